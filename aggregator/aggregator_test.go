@@ -7,9 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
-	"github.com/umbra-gpu/umbra/aggregator/driver/drivertest"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
+	"github.com/umbra-gpu/umbra/tests/fakecard"
 )
 
 func TestInvalidOptions(t *testing.T) {
@@ -21,7 +21,7 @@ func TestInvalidOptions(t *testing.T) {
 		{Options{Guests: -1}, "aggregator: limits.guests: -1: must be 1 to 32"},
 		{Options{TableRate: -1}, "aggregator: limits.table-rate: -1: must be above 0"},
 	} {
-		_, err := newAggWith(t, drivertest.New(1<<20), patience, c.o)
+		_, err := newAggWith(t, fakecard.New(1<<20), patience, c.o)
 		require.EqualError(t, err, c.want)
 	}
 }

@@ -14,10 +14,10 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card"
-	"github.com/umbra-gpu/umbra/aggregator/driver/drivertest"
 	"github.com/umbra-gpu/umbra/aggregator/vram"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
+	"github.com/umbra-gpu/umbra/tests/fakecard"
 	"github.com/umbra-gpu/umbra/tests/scale"
 )
 
@@ -42,7 +42,7 @@ func (b *doorbellCard) Write32(bar int, off uint64, v uint32) {
 		b.put("a doorbell", int(off/gf100.USERDSize), v)
 		return
 	}
-	if id, inst, ok := drivertest.Bound(bar, off, v); ok {
+	if id, inst, ok := fakecard.Bound(bar, off, v); ok {
 		block := make([]byte, gf100.InstanceSize)
 		b.ReadVRAM(inst, block)
 		b.owner[id] = int(gf100.InstGPBaseLo.Get(block))
@@ -135,7 +135,7 @@ func ringAndFlip(t *testing.T, aliases, flips int) {
 		numbers, kinds = 4, 2  // of channels: number id has instance block id, or id+numbers
 		storedAt       = 0x800 // in the page of a channel's USERD
 	)
-	b := &doorbellCard{fakeCard: drivertest.New(fakeVRAM)}
+	b := &doorbellCard{fakeCard: fakecard.New(fakeVRAM)}
 	b.Silent = true
 	a := newAggOn(t, b, patience, Options{TableRate: 1 << 40})
 	g := aliasing(t, a, aliases)

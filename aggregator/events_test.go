@@ -8,10 +8,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
-	"github.com/umbra-gpu/umbra/aggregator/driver/drivertest"
 	"github.com/umbra-gpu/umbra/aggregator/fifo"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
+	"github.com/umbra-gpu/umbra/tests/fakecard"
 )
 
 // TestErrorsInTheGuestsNames: what the card reports of a channel reaches its guest in the guest's
@@ -161,8 +161,8 @@ func TestReportsOfEndedChannels(t *testing.T) {
 	other, otherEv := addGuest(t, a, "b")
 	bindChannel(t, g, 1)
 	id := number(g, 1)
-	f.Set(drivertest.Reg("NV_PPBDMA_INTR_0"), gf100.PBDMAIntrMethod)
-	f.Set(drivertest.Reg("NV_PPBDMA_CHANNEL"), uint32(id))
+	f.Set(fakecard.Reg("NV_PPBDMA_INTR_0"), gf100.PBDMAIntrMethod)
+	f.Set(fakecard.Reg("NV_PPBDMA_CHANNEL"), uint32(id))
 	g.Bind(1, 0)
 	settle(g)
 	bindChannel(t, other, 1)

@@ -13,26 +13,26 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/channel"
 	"github.com/umbra-gpu/umbra/aggregator/driver"
-	"github.com/umbra-gpu/umbra/aggregator/driver/drivertest"
 	"github.com/umbra-gpu/umbra/aggregator/fifo"
 	"github.com/umbra-gpu/umbra/aggregator/shadow"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
+	"github.com/umbra-gpu/umbra/tests/fakecard"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // fakeCard is the card of most tests.
 type (
-	fakeCard = drivertest.Card
-	regWrite = drivertest.Write
+	fakeCard = fakecard.Card
+	regWrite = fakecard.Write
 )
 
-var invalidates, runlists, preempts = drivertest.Invalidates, drivertest.Runlists, drivertest.Preempts
+var invalidates, runlists, preempts = fakecard.Invalidates, fakecard.Runlists, fakecard.Preempts
 
 var (
-	regEngineStatus = drivertest.Reg("NV_PFIFO_ENGINE_STATUS")
-	regInvalidate   = drivertest.Reg("NV_PFB_PRI_MMU_INVALIDATE")
+	regEngineStatus = fakecard.Reg("NV_PFIFO_ENGINE_STATUS")
+	regInvalidate   = fakecard.Reg("NV_PFB_PRI_MMU_INVALIDATE")
 )
 
 // recorder records the events of a guest.
@@ -102,7 +102,7 @@ type tester interface {
 // newAgg makes an aggregator on a card that has all the time that it wants.
 func newAgg(t tester, o Options) (*Aggregator, *fakeCard) {
 	t.Helper()
-	f := drivertest.New(fakeVRAM)
+	f := fakecard.New(fakeVRAM)
 	return newAggOn(t, f, patience, o), f
 }
 

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
-	"github.com/umbra-gpu/umbra/aggregator/driver/drivertest"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
+	"github.com/umbra-gpu/umbra/tests/fakecard"
 )
 
 // rounds is how many rounds the guest's worker has begun.
@@ -89,7 +89,7 @@ func TestChannelsThatDoNotLeave(t *testing.T) {
 		{false, false, false}, {true, false, false}, {false, true, false}, {true, true, false}, {false, true, true}, {true, true, true},
 	} {
 		t.Run(fmt.Sprintf("%+v", row), func(t *testing.T) {
-			f := &slowCard{fakeCard: drivertest.New(fakeVRAM)}
+			f := &slowCard{fakeCard: fakecard.New(fakeVRAM)}
 			a := newAggOn(t, f, patience, Options{})
 			g, _ := addGuest(t, a, "a")
 			other, _ := addGuest(t, a, "b")

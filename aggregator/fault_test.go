@@ -10,9 +10,9 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/driver"
-	"github.com/umbra-gpu/umbra/aggregator/driver/drivertest"
 	"github.com/umbra-gpu/umbra/aggregator/sched"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
+	"github.com/umbra-gpu/umbra/tests/fakecard"
 )
 
 // failingCard panics at the next write of a register once it is armed.
@@ -63,7 +63,7 @@ func TestPanicsQuarantineTheirGuest(t *testing.T) {
 		t.Run(where, func(t *testing.T) {
 			cfg := sched.Default()
 			cfg.Watchdog.Limit, cfg.Watchdog.Grace = 100*time.Millisecond, time.Second
-			c := &failingCard{meterCard: meterCard{fakeCard: drivertest.New(fakeVRAM)}}
+			c := &failingCard{meterCard: meterCard{fakeCard: fakecard.New(fakeVRAM)}}
 			a := newAggOn(t, c, patience, Options{Scheduler: &cfg, Clock: func() time.Duration { return time.Duration(c.clock.Load()) }})
 			other, _, _ := addRunning(t, a, "other")
 			g, err := a.AddGuest(GuestConfig{Name: "g", VRAM: 4 << 20, Tables: 1 << 20}, failingReceiver{newRecorder()})
@@ -108,7 +108,7 @@ func TestMemoryOfLostChannelsIsNotReused(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := &failingCard{meterCard: meterCard{fakeCard: drivertest.New(fakeVRAM)}}
+			c := &failingCard{meterCard: meterCard{fakeCard: fakecard.New(fakeVRAM)}}
 			gpu, err := driver.New(c, driver.Options{Timeout: patience})
 			require.NoError(t, err)
 			defer gpu.Close()

@@ -5,9 +5,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/umbra-gpu/umbra/aggregator/driver/drivertest"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
+	"github.com/umbra-gpu/umbra/tests/fakecard"
 )
 
 // TestSchedule: a guest that keeps its runlist from being scheduled stops only its own channels,
@@ -99,7 +99,7 @@ func TestFaultTrigger(t *testing.T) {
 	require.Equal(t, uint64(1), g.stats.FIFO.MMUFaults.Load())
 	require.True(t, f.Enabled(number(other, 5)))
 	require.Empty(t, otherEv.faults)
-	require.Empty(t, f.WritesTo(drivertest.Reg("NV_PFIFO_MMU_FAULT_TRIGGER"), gf100.Engines*4), "the card's own register names the running channel")
+	require.Empty(t, f.WritesTo(fakecard.Reg("NV_PFIFO_MMU_FAULT_TRIGGER"), gf100.Engines*4), "the card's own register names the running channel")
 
 	f.Forget()
 	require.True(t, g.mem.Write(shadowpt.VRAM, userdAt+5*gf100.USERDSize+gf100.USERDGPPut, []byte{9, 0, 0, 0}))

@@ -14,11 +14,11 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
-	"github.com/umbra-gpu/umbra/aggregator/driver/drivertest"
 	"github.com/umbra-gpu/umbra/aggregator/gate"
 	"github.com/umbra-gpu/umbra/aggregator/sched"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
+	"github.com/umbra-gpu/umbra/tests/fakecard"
 )
 
 // meterCard is a fake card that reports use as the test tells it. Its channels fetch
@@ -99,7 +99,7 @@ func newTimed(t tester, w gate.Alarm, edit ...func(*sched.Config)) (*Aggregator,
 	for _, f := range edit {
 		f(&cfg)
 	}
-	m := &meterCard{fakeCard: drivertest.New(fakeVRAM)}
+	m := &meterCard{fakeCard: fakecard.New(fakeVRAM)}
 	return newAggOn(t, m, patience, Options{Scheduler: &cfg, Clock: func() time.Duration { return time.Duration(m.clock.Load()) }, alarm: w}), m
 }
 
@@ -315,10 +315,10 @@ func TestGateStopped(t *testing.T) {
 func TestGateRefusals(t *testing.T) {
 	cfg := sched.Default()
 	cfg.Credit.Period = 0
-	_, err := newAggWith(t, &meterCard{fakeCard: drivertest.New(fakeVRAM)}, patience, Options{Scheduler: &cfg})
+	_, err := newAggWith(t, &meterCard{fakeCard: fakecard.New(fakeVRAM)}, patience, Options{Scheduler: &cfg})
 	require.ErrorContains(t, err, "credit.period")
 	cfg = sched.Default()
-	_, err = newAggWith(t, drivertest.New(fakeVRAM), patience, Options{Scheduler: &cfg})
+	_, err = newAggWith(t, fakecard.New(fakeVRAM), patience, Options{Scheduler: &cfg})
 	require.ErrorContains(t, err, "does not report engine time")
 	a, _ := newGated(t)
 	_, err = a.AddGuest(GuestConfig{Name: "x", VRAM: 1 << 20, Share: sched.NodeConfig{Weight: -1}}, newRecorder())

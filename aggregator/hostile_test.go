@@ -11,10 +11,10 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
-	"github.com/umbra-gpu/umbra/aggregator/driver/drivertest"
 	"github.com/umbra-gpu/umbra/aggregator/vram"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
+	"github.com/umbra-gpu/umbra/tests/fakecard"
 )
 
 // fragment leaves free, of the card's memory, one run of private bytes for tables and runs of
@@ -260,7 +260,7 @@ func TestReadOnlyPages(t *testing.T) {
 // a plain slice. They cross extents, and those that cross the end of the memory fail; no write
 // leaves it.
 func TestMemoryOverExtents(t *testing.T) {
-	f := drivertest.New(16 << 20)
+	f := fakecard.New(16 << 20)
 	a := newAggOn(t, f, patience, Options{})
 	fragment(t, a, 1<<20+128<<10, 512<<10, 128<<10, 256<<10, 128<<10)
 	g, _ := addGuestIn(t, a, GuestConfig{Name: "a", VRAM: 1 << 20, Tables: 1 << 20})

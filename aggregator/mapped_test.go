@@ -12,9 +12,9 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card"
-	"github.com/umbra-gpu/umbra/aggregator/driver/drivertest"
 	"github.com/umbra-gpu/umbra/aggregator/vram"
 	"github.com/umbra-gpu/umbra/shadowpt"
+	"github.com/umbra-gpu/umbra/tests/fakecard"
 )
 
 // TestMappedWindowOutside: an access outside of its memory is counted, trapped or not, and
@@ -130,7 +130,7 @@ func TestNoChannelBeginsWhilePagesMove(t *testing.T) {
 	const otherDir, table = 0x140000, 0x180000
 	outside := 0
 	for at := int64(0); ; at++ {
-		m := &movingCard{fakeCard: drivertest.New(32 << 20)}
+		m := &movingCard{fakeCard: fakecard.New(32 << 20)}
 		m.left.Store(-1)
 		a, err := newAggWith(t, m, patience, Options{})
 		require.NoError(t, err)
@@ -170,7 +170,7 @@ func TestNoChannelBeginsWhilePagesMove(t *testing.T) {
 
 // TestCardWithoutRelocation: if the card's pages have one place, all accesses of windows trap.
 func TestCardWithoutRelocation(t *testing.T) {
-	a, err := newAggWith(t, struct{ card.Registers }{drivertest.New(fakeVRAM)}, patience, Options{})
+	a, err := newAggWith(t, struct{ card.Registers }{fakecard.New(fakeVRAM)}, patience, Options{})
 	require.NoError(t, err)
 	g := addGuestWith(t, a, GuestConfig{Map: aperture.MapAll})
 	openWindows(t, g)

@@ -7,15 +7,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/umbra-gpu/umbra/aggregator/driver"
-	"github.com/umbra-gpu/umbra/aggregator/driver/drivertest"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
+	"github.com/umbra-gpu/umbra/tests/fakecard"
 )
 
 // TestCardKeepsAChannel: if the card does not give a channel back in time, its guest is
 // quarantined and its neighbour goes on. Nothing that the card may still use is used again. When
 // the card has given it back a reset ends the quarantine.
 func TestCardKeepsAChannel(t *testing.T) {
-	f := drivertest.New(fakeVRAM)
+	f := fakecard.New(fakeVRAM)
 	a := newAggOn(t, f, 20*time.Millisecond, Options{})
 	g, _ := addGuest(t, a, "a")
 	other, _ := addGuest(t, a, "b")
@@ -62,7 +62,7 @@ func TestCardKeepsAChannel(t *testing.T) {
 
 // TestCardNeverAnswers: nobody waits for ever for a card that never answers.
 func TestCardNeverAnswers(t *testing.T) {
-	f := drivertest.New(fakeVRAM)
+	f := fakecard.New(fakeVRAM)
 	a := newAggOn(t, f, 10*time.Millisecond, Options{})
 	g, _ := addGuest(t, a, "a")
 	for id := range uint8(8) {
@@ -86,7 +86,7 @@ func TestCardNeverAnswers(t *testing.T) {
 // TestRoundWaitsOnce: a round does not wait for the card again and again. A card that has stopped
 // answers a reset of many channels in time, and binds of many.
 func TestRoundWaitsOnce(t *testing.T) {
-	a := newAggOn(t, drivertest.New(fakeVRAM), 20*time.Millisecond, Options{})
+	a := newAggOn(t, fakecard.New(fakeVRAM), 20*time.Millisecond, Options{})
 	f := a.gpu.(*driver.Driver).Registers.(*fakeCard)
 	g, _ := addGuest(t, a, "a")
 	for id := range uint8(64) {

@@ -12,9 +12,9 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
-	"github.com/umbra-gpu/umbra/aggregator/driver/drivertest"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
+	"github.com/umbra-gpu/umbra/tests/fakecard"
 )
 
 // randomGuest changes its tables, channels and memory at random, under a policy that changes
@@ -44,7 +44,7 @@ var (
 var oracleVRAM = make([]byte, 4<<20)
 
 func newRandomGuest(t *rapid.T, p shadowpt.Policy) *randomGuest {
-	f := drivertest.New(32 << 20)
+	f := fakecard.New(32 << 20)
 	a, err := newAggWith(t, f, patience, Options{})
 	require.NoError(t, err)
 	fragment(t, a, 16<<20+128<<10, 2<<20, 1<<20, 512<<10, 384<<10, 256<<10, 128<<10)

@@ -8,9 +8,9 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
-	"github.com/umbra-gpu/umbra/aggregator/driver/drivertest"
 	"github.com/umbra-gpu/umbra/aggregator/gate"
 	"github.com/umbra-gpu/umbra/aggregator/sched"
+	"github.com/umbra-gpu/umbra/tests/fakecard"
 )
 
 // promptCard is a meterCard on which a channel leaves its engine as soon as it is disabled, and
@@ -24,7 +24,7 @@ func (c promptCard) Use(id uint8) card.Use {
 }
 
 func (c promptCard) Write32(bar int, off uint64, v uint32) {
-	if id, _, ok := drivertest.Bound(bar, off, v); ok {
+	if id, _, ok := fakecard.Bound(bar, off, v); ok {
 		c.mu.Lock()
 		c.use[id], c.put[id], c.got[id] = card.Use{}, 0, 0
 		c.mu.Unlock()
@@ -41,7 +41,7 @@ func TestRunawaySiblings(t *testing.T) {
 		cfg.Policy = rapid.SampledFrom([]sched.Policy{sched.None, sched.FIFO, sched.Credit, sched.Band, sched.Timeslice, sched.DFQ}).Draw(rt, "policy")
 		cfg.Watchdog.Grace, cfg.Watchdog.Offences = time.Millisecond, 0
 		late := rapid.SampledFrom([]time.Duration{time.Microsecond, cfg.Watchdog.Grace / 2, 2 * cfg.Watchdog.Grace}).Draw(rt, "late")
-		m := promptCard{&meterCard{fakeCard: drivertest.New(16 << 20)}}
+		m := promptCard{&meterCard{fakeCard: fakecard.New(16 << 20)}}
 		a := newAggOn(rt, m, patience, Options{Scheduler: &cfg, Clock: func() time.Duration { return time.Duration(m.clock.Add(int64(late))) }})
 		g := addGuestWith(rt, a, GuestConfig{Group: rapid.SampledFrom([]gate.Grouping{gate.BySpace, gate.ByChannel, gate.ByGuest}).Draw(rt, "group")})
 		const channels = 3

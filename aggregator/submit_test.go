@@ -9,9 +9,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/umbra-gpu/umbra/aggregator/driver/drivertest"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
+	"github.com/umbra-gpu/umbra/tests/fakecard"
 	"github.com/umbra-gpu/umbra/tests/scale"
 )
 
@@ -147,7 +147,7 @@ func (h *hookedReads) ReadVRAM(addr uint64, p []byte) bool {
 // TestNewerPutIsKept: a doorbell comes while the worker reads GP_PUT again. The older value does
 // not replace the newer one.
 func TestNewerPutIsKept(t *testing.T) {
-	f := &hookedReads{fakeCard: drivertest.New(fakeVRAM)}
+	f := &hookedReads{fakeCard: fakecard.New(fakeVRAM)}
 	a := newAggOn(t, f, patience, Options{})
 	g, _ := addGuest(t, a, "a")
 	bindChannel(t, g, 1)

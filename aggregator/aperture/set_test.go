@@ -10,14 +10,14 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"github.com/umbra-gpu/umbra/aggregator/aperture/aperturetest"
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/shadowpt"
+	"github.com/umbra-gpu/umbra/tests/fakecard"
 )
 
 // fakeCard is an owner whose memory has no tables.
 type fakeCard struct {
-	*aperturetest.Memory
+	*fakecard.Memory
 	refuse bool // to move pages
 }
 
@@ -41,7 +41,7 @@ const (
 
 // newTestSet makes windows into memory in which each page begins with its number plus one.
 func newTestSet(t require.TestingT, l Limits) (*Set, *fakeCard) {
-	c := &fakeCard{Memory: aperturetest.New(testPages << pageShift)}
+	c := &fakeCard{Memory: fakecard.NewMemory(testPages << pageShift)}
 	for n := range uint64(testPages) {
 		c.Write(n<<pageShift, le.AppendUint32(nil, uint32(n)+1))
 	}

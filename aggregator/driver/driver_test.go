@@ -9,12 +9,12 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
-	"github.com/umbra-gpu/umbra/aggregator/driver/drivertest"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
+	"github.com/umbra-gpu/umbra/tests/fakecard"
 )
 
 func TestBringUp(t *testing.T) {
-	f := drivertest.New(4 << 20)
+	f := fakecard.New(4 << 20)
 	d := newDriver(t, f, Options{})
 	for reg, want := range map[uint32]uint32{
 		regPMCIntrEn: 1, regPMCIntrMask0: intrOurs, regFIFOEnable: 1, regUSERDBase: 1 << 28, regGraphIntrEn: ^uint32(0),
@@ -26,14 +26,14 @@ func TestBringUp(t *testing.T) {
 	_, _, limit := gf100.InstanceSpace(block)
 	require.Equal(t, uint64(gf100.Channels*gf100.USERDSize-1), limit)
 	require.EqualValues(t, gf100.PollSize, d.PollArea().Size)
-	_, err := New(drivertest.New(1<<16), Options{})
+	_, err := New(fakecard.New(1<<16), Options{})
 	require.ErrorContains(t, err, "512 KiB of memory")
 }
 
 // TestAllocatedMemoryIsClear: whoever gets memory of the card finds nothing of what was there, from
 // before the server's start or from another guest.
 func TestAllocatedMemoryIsClear(t *testing.T) {
-	f := drivertest.New(4 << 20)
+	f := fakecard.New(4 << 20)
 	soil := func(b []byte) { copy(b, bytes.Repeat([]byte{0xa5}, len(b))) }
 	soil(f.Bytes)
 	d := newDriver(t, f, Options{})
@@ -54,7 +54,7 @@ func TestAllocatedMemoryIsClear(t *testing.T) {
 
 // carryCard has a clock whose low word wraps around between two reads.
 type carryCard struct {
-	*drivertest.Card
+	*fakecard.Card
 	lows int
 }
 
@@ -72,7 +72,7 @@ func (c *carryCard) Read32(bar int, off uint64) uint32 {
 }
 
 func TestTime(t *testing.T) {
-	d := newDriver(t, &carryCard{Card: drivertest.New(4 << 20)}, Options{})
+	d := newDriver(t, &carryCard{Card: fakecard.New(4 << 20)}, Options{})
 	require.Equal(t, uint64(8<<32|5), d.Time())
 }
 
@@ -80,7 +80,7 @@ func TestTime(t *testing.T) {
 // others take. None is promised what others were.
 func TestChannelsAreGuaranteed(t *testing.T) {
 	for _, promised := range []int{1, 4, 60} {
-		d := newDriver(t, drivertest.New(16<<20), Options{})
+		d := newDriver(t, fakecard.New(16<<20), Options{})
 		greedy, late, last := newShare(t, d, 0, 4), newShare(t, d, 1, promised), newShare(t, d, 2, 3)
 		fill := func(s *share) (n int) {
 			for ; ; n++ {
@@ -103,7 +103,7 @@ func TestChannelsAreGuaranteed(t *testing.T) {
 // the rest of the share, and the memory of ended channels is zero. A share that is lost keeps its
 // memory.
 func TestShareMemory(t *testing.T) {
-	f := drivertest.New(8 << 20)
+	f := fakecard.New(8 << 20)
 	d := newDriver(t, f, Options{})
 	rapid.Check(t, func(rt *rapid.T) {
 		before := d.FreeBytes()
@@ -152,7 +152,7 @@ func TestShareMemory(t *testing.T) {
 // TestNewChannel: a channel is bound and stopped, and gets what its configuration says. It is on
 // the runlist from the next Commit of its own share on, until it is stopped.
 func TestNewChannel(t *testing.T) {
-	f := drivertest.New(8 << 20)
+	f := fakecard.New(8 << 20)
 	d := newDriver(t, f, Options{})
 	s, other := newShare(t, d, 5, 1), newShare(t, d, 6, 1)
 	c := card.ChannelConfig{
@@ -180,7 +180,7 @@ func TestNewChannel(t *testing.T) {
 	require.True(t, s.Commit())
 	require.Equal(t, []uint32{uint32(second.id), 77}, f.Runlist())
 	ch.Doorbell(11)
-	require.Equal(t, []drivertest.Write{{Reg: 77, V: 11}}, f.Doorbells())
+	require.Equal(t, []fakecard.Write{{Reg: 77, V: 11}}, f.Doorbells())
 	left, inTime := ch.Stop(false)
 	require.True(t, left)
 	require.False(t, inTime)

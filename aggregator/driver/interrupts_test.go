@@ -8,14 +8,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
-	"github.com/umbra-gpu/umbra/aggregator/driver/drivertest"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
+	"github.com/umbra-gpu/umbra/tests/fakecard"
 )
 
 // TestErrorsReachTheirChannel: each error is acknowledged, stops the channel that it is about, and
 // is reported to that channel's owner alone.
 func TestErrorsReachTheirChannel(t *testing.T) {
-	f := drivertest.New(8 << 20)
+	f := fakecard.New(8 << 20)
 	d := newDriver(t, f, Options{})
 	other, otherEv := running(t, newShare(t, d, 0, 1))
 	ch, ev := running(t, newShare(t, d, 1, 1))
@@ -42,8 +42,8 @@ func TestErrorsReachTheirChannel(t *testing.T) {
 		}, gf100.GraphTrap{Intr: gf100.GraphIntrTrap, Subchannel: 1, Class: 0x90c0, Method: 0x368, Data: 8, MP: gf100.MPError{Warp: 9, Global: 4}},
 			map[uint32]uint32{regGraphIntr: 0, regGraphFIFO: graphGoOn, regTrapGPCs: 1 << 2, regGPCTrap + 0x10000: 1 << 19, regWarpError + 0x11800: 0, regGlobalError + 0x11800: 4}},
 		{map[uint32]uint32{
-			drivertest.Reg("NV_PCE_FALCON_IRQSTAT"): copyRefused, regCopyContext: 1<<30 | inst, regCopyMailbox: 2<<27 | 0x104<<16 | 7, regCopyMailbox + 4: 6,
-		}, gf100.CopyTrap{Subchannel: 2, Method: 0x410, Status: 7, Data: 6}, map[uint32]uint32{drivertest.Reg("NV_PCE_FALCON_IRQSTAT"): 0}},
+			fakecard.Reg("NV_PCE_FALCON_IRQSTAT"): copyRefused, regCopyContext: 1<<30 | inst, regCopyMailbox: 2<<27 | 0x104<<16 | 7, regCopyMailbox + 4: 6,
+		}, gf100.CopyTrap{Subchannel: 2, Method: 0x410, Status: 7, Data: 6}, map[uint32]uint32{fakecard.Reg("NV_PCE_FALCON_IRQSTAT"): 0}},
 	} {
 		ch.Enable()
 		f.Raise(c.regs)
@@ -65,7 +65,7 @@ func TestErrorsReachTheirChannel(t *testing.T) {
 }
 
 // event has the card report a non-stall event, and returns how often its memory was read for it.
-func event(d *Driver, f *drivertest.Card) int {
+func event(d *Driver, f *fakecard.Card) int {
 	f.Mu.Lock()
 	f.Looks = 0
 	f.Mu.Unlock()
@@ -81,7 +81,7 @@ func event(d *Driver, f *drivertest.Card) int {
 // TestEventsCostWhatRuns: an event goes to the channels that may have run. Its cost does not depend
 // on how many others there are.
 func TestEventsCostWhatRuns(t *testing.T) {
-	f := drivertest.New(8 << 20)
+	f := fakecard.New(8 << 20)
 	d := newDriver(t, f, Options{})
 	var channels []*channel
 	var all []*recorder
@@ -109,7 +109,7 @@ func TestEventsCostWhatRuns(t *testing.T) {
 // TestLastEvent: a channel gets the event at the end of its work, also if all its work was fetched
 // at an earlier event, and if it was off the card in between.
 func TestLastEvent(t *testing.T) {
-	f := drivertest.New(8 << 20)
+	f := fakecard.New(8 << 20)
 	d := newDriver(t, f, Options{})
 	ch, ev := running(t, newShare(t, d, 0, 1))
 	count := func() int { n, _ := ev.events(); return n }
@@ -133,7 +133,7 @@ func TestLastEvent(t *testing.T) {
 // TestWaitingChannelRaisesNothing: a channel that waits at a semaphore gets one event, for what it
 // did before, and the next when it has gone on.
 func TestWaitingChannelRaisesNothing(t *testing.T) {
-	f := drivertest.New(8 << 20)
+	f := fakecard.New(8 << 20)
 	d := newDriver(t, f, Options{})
 	ch, ev := running(t, newShare(t, d, 0, 1))
 	for round := range 3 {
@@ -152,7 +152,7 @@ func TestWaitingChannelRaisesNothing(t *testing.T) {
 
 // sourceCard tells whose events are.
 type sourceCard struct {
-	*drivertest.Card
+	*fakecard.Card
 	events []card.ChannelEvent
 }
 
@@ -165,7 +165,7 @@ func (c *sourceCard) TakeEvents(to []card.ChannelEvent) []card.ChannelEvent {
 // TestCardTellsWhoseEvents: a channel gets the events that the card says are its own, and those of
 // a number without a channel are dropped.
 func TestCardTellsWhoseEvents(t *testing.T) {
-	f := &sourceCard{Card: drivertest.New(8 << 20)}
+	f := &sourceCard{Card: fakecard.New(8 << 20)}
 	d := newDriver(t, f, Options{})
 	s := newShare(t, d, 0, 2)
 	a, evA := running(t, s)
@@ -179,7 +179,7 @@ func TestCardTellsWhoseEvents(t *testing.T) {
 
 // racingCard calls during before the card gets a doorbell.
 type racingCard struct {
-	*drivertest.Card
+	*fakecard.Card
 	during func()
 }
 
@@ -193,7 +193,7 @@ func (r *racingCard) Write32(bar int, off uint64, v uint32) {
 // TestEventDuringDoorbell: an event of earlier work that is handled while a channel gets a doorbell
 // does not hide that the channel runs.
 func TestEventDuringDoorbell(t *testing.T) {
-	f := &racingCard{Card: drivertest.New(8 << 20)}
+	f := &racingCard{Card: fakecard.New(8 << 20)}
 	d := newDriver(t, f, Options{})
 	ch, ev := running(t, newShare(t, d, 0, 1))
 	done := make(chan struct{})
@@ -220,7 +220,7 @@ func TestEventDuringDoorbell(t *testing.T) {
 
 // askingCard always has something to report.
 type askingCard struct {
-	*drivertest.Card
+	*fakecard.Card
 	asked atomic.Int64
 }
 
@@ -236,7 +236,7 @@ func (a *askingCard) Read32(bar int, off uint64) uint32 {
 // reads. Close does not wait for that.
 func TestInterruptBurst(t *testing.T) {
 	for _, pause := range []time.Duration{time.Hour, time.Nanosecond} {
-		f := &askingCard{Card: drivertest.New(1 << 20)}
+		f := &askingCard{Card: fakecard.New(1 << 20)}
 		d, err := New(f, Options{interruptBurst: 3, interruptPause: pause})
 		require.NoError(t, err)
 		f.Raise(nil)

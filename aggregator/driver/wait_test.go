@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/umbra-gpu/umbra/aggregator/driver/drivertest"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
+	"github.com/umbra-gpu/umbra/tests/fakecard"
 )
 
 // TestCoalescerServesAllWaiters: whoever asks while an operation is under way takes part in the
@@ -79,7 +79,7 @@ func TestTimeoutOfOneCaller(t *testing.T) {
 // TestInvalidateNamesDirectories: an invalidate names directories, and all of the card's only for
 // more than fit.
 func TestInvalidateNamesDirectories(t *testing.T) {
-	f := drivertest.New(4 << 20)
+	f := fakecard.New(4 << 20)
 	d := newDriver(t, f, Options{invalidateDirs: 3})
 	s := newShare(t, d, 0, 1)
 	one := uint32(gf100.InvalidateGo | gf100.InvalidateAllPages)
@@ -98,9 +98,9 @@ func TestInvalidateNamesDirectories(t *testing.T) {
 			dirs = append(dirs, uint64(dir)<<12)
 		}
 		require.True(t, s.Invalidate(dirs...))
-		var want []drivertest.Write
+		var want []fakecard.Write
 		for _, pdb := range c.pdbs {
-			want = append(want, drivertest.Write{Reg: regInvalidatePDB, V: pdb << 4}, drivertest.Write{Reg: regInvalidate, V: c.command})
+			want = append(want, fakecard.Write{Reg: regInvalidatePDB, V: pdb << 4}, fakecard.Write{Reg: regInvalidate, V: c.command})
 		}
 		require.Equal(t, want, f.WritesTo(0, 1<<24))
 	}
@@ -108,19 +108,19 @@ func TestInvalidateNamesDirectories(t *testing.T) {
 
 // TestTryPreempt: a preempt without a wait fails if one is pending before or after it.
 func TestTryPreempt(t *testing.T) {
-	f := drivertest.New(4 << 20)
+	f := fakecard.New(4 << 20)
 	d := newDriver(t, f, Options{})
 	ch, _ := running(t, newShare(t, d, 0, 1))
 	require.True(t, d.TryPreempt(ch))
 	f.Hold(regPreempt, true)
 	require.False(t, d.TryPreempt(ch))
-	require.Equal(t, []drivertest.Write{{Reg: regPreempt, V: uint32(ch.id)}}, f.WritesTo(regPreempt, 4))
+	require.Equal(t, []fakecard.Write{{Reg: regPreempt, V: uint32(ch.id)}}, f.WritesTo(regPreempt, 4))
 }
 
 // frozenCard is asked by a server that stands still for a while at one poll, and with it the card.
 // The card completes what it was asked some polls later.
 type frozenCard struct {
-	*drivertest.Card
+	*fakecard.Card
 	at, need int // the poll, and how many more the card takes
 	polls    int
 }
@@ -149,7 +149,7 @@ func TestDescheduledServer(t *testing.T) {
 		for _, need := range []int{3, pollGrace - 1} {
 			t.Run(fmt.Sprintf("at poll %d, for %d polls", at, need), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					f := &frozenCard{Card: drivertest.New(1 << 20), at: at, need: need}
+					f := &frozenCard{Card: fakecard.New(1 << 20), at: at, need: need}
 					d := newDriver(t, f, Options{Timeout: frozenWait})
 					f.Hold(regEngRunlist, true)
 					require.True(t, d.commitRunlist())
@@ -162,7 +162,7 @@ func TestDescheduledServer(t *testing.T) {
 	for _, wait := range []time.Duration{time.Nanosecond, 10 * time.Millisecond, frozenWait} {
 		t.Run(fmt.Sprintf("for good, %v", wait), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := drivertest.New(1 << 20)
+				f := fakecard.New(1 << 20)
 				d := newDriver(t, f, Options{Timeout: wait})
 				f.HoldAll(true)
 				begin := time.Now()

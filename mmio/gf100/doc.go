@@ -12,8 +12,8 @@
 // envytools' rnndb, with UNK and the offset where rnndb knows the unit but not
 // the register. A row marked Stub is stored and nothing more.
 //
-// [ConfigSpace] is the function's PCI configuration space, and [Ablations] lists the
-// consequences of leaving each behaviour out.
+// [ConfigSpace] is the function's PCI configuration space. tests/ablation lists the
+// consequences of leaving behaviours out.
 //
 // A Face and a ConfigSpace hold all state, belong to the owner of the space they are bound
 // to, and are guarded by that owner's lock. The package takes no locks and starts no

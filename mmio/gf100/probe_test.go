@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/umbra-gpu/umbra/tests/ablation"
 )
 
 // probe walks through the registers as a driver's probe does, in its order. It checks each
@@ -355,7 +357,7 @@ func TestAblations(t *testing.T) {
 		"fecs-dead":              {"fecs start", "context size", "bind"},
 		"fecs-no-switch":         {"switch"},
 	}
-	for _, a := range Ablations {
+	for _, a := range ablation.Rows {
 		t.Run(a.Name, func(t *testing.T) {
 			want, known := breaks[a.Name]
 			require.True(t, known, "no expectation for this ablation")
@@ -369,10 +371,10 @@ func TestAblations(t *testing.T) {
 
 			require.NotEmpty(t, a.Without)
 			require.NotEmpty(t, a.Kernels)
-			require.Contains(t, []Outcome{Works, Limps, Fails, Dies}, a.Outcome)
-			require.Equal(t, a.Outcome == Works, a.Symptom == "")
+			require.Contains(t, []ablation.Outcome{ablation.Works, ablation.Limps, ablation.Fails, ablation.Dies}, a.Outcome)
+			require.Equal(t, a.Outcome == ablation.Works, a.Symptom == "")
 		})
 	}
-	require.Len(t, Ablations, len(breaks))
-	require.ErrorContains(t, Ablation{Name: "x", Registers: []string{"NV_NONE"}}.Apply(newBench(t, FaceConfig{}).Space), "ablation x")
+	require.Len(t, ablation.Rows, len(breaks))
+	require.ErrorContains(t, ablation.Row{Name: "x", Registers: []string{"NV_NONE"}}.Apply(newBench(t, FaceConfig{}).Space), "ablation x")
 }

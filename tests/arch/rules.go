@@ -68,6 +68,9 @@ var rooms = []room{
 	{"tests", []string{"*"}, []string{"*"}, ""},
 	{"tools", nil, nil, "a module of its own"},
 	{scale, nil, nil, ""},
+	{"tests/fakecard", []string{"aggregator/card", "mmio"}, nil, "a card for tests of drivers knows no driver"},
+	{"tests/smtest", []string{"aggregator/card/soft/sm"}, nil, "tests of executors use it, so it knows none"},
+	{"tests/ablation", []string{"mmio"}, nil, "tests of the registers use it"},
 }
 
 // layers are the rooms of the aggregator, from the top. A room calls only those of lower layers.
@@ -99,7 +102,7 @@ func importFindings(f source) (out []string) {
 	}
 	imports, libs := from.imports, from.libs
 	if f.test() {
-		imports, libs = slices.Concat(imports, []string{scale, "aggregator/driver"}), slices.Concat(libs, testLibs)
+		imports, libs = slices.Concat(imports, []string{scale, "aggregator/driver", "tests/fakecard", "tests/smtest", "tests/ablation"}), slices.Concat(libs, testLibs)
 		if under(from.name, "tests") || from.name == "devmodel/guest" {
 			imports = []string{"*"}
 		}

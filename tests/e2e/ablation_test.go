@@ -12,17 +12,17 @@ import (
 	"github.com/umbra-gpu/umbra/cmd/lab"
 	"github.com/umbra-gpu/umbra/cmd/lab/proto"
 	"github.com/umbra-gpu/umbra/firmware"
-	"github.com/umbra-gpu/umbra/mmio/gf100"
+	"github.com/umbra-gpu/umbra/tests/ablation"
 	"github.com/umbra-gpu/umbra/tests/scale"
 	"github.com/umbra-gpu/umbra/tests/testserver"
 )
 
-// ablation is a card that lacks one behaviour, and how an unmodified nouveau reacts.
+// variant is a card that lacks one behaviour, and how an unmodified nouveau reacts.
 // It shows why the card needs that behaviour.
-type ablation struct {
+type variant struct {
 	name    string
 	change  func(*soft.Config)
-	outcome gf100.Outcome
+	outcome ablation.Outcome
 	// symptom must match the kernel's log, and must not match that of a whole card.
 	// Without one, the log must be as clean as that of a whole card.
 	symptom string
@@ -34,12 +34,12 @@ type ablation struct {
 	when func(b *fixture)
 }
 
-// ablations are the register rows of package gf100 and those of the VBIOS.
-func ablations(t *testing.T, k kernel) []ablation {
-	var all []ablation
-	for _, a := range gf100.Ablations {
-		r := ablation{name: a.Name, change: func(c *soft.Config) { c.Ablate = a.Apply }, outcome: a.Outcome,
-			symptom: a.Symptom, kernels: a.Kernels, fatal: a.Outcome == gf100.Dies}
+// ablations are the register rows of tests/ablation and those of the VBIOS.
+func ablations(t *testing.T, k kernel) []variant {
+	var all []variant
+	for _, a := range ablation.Rows {
+		r := variant{name: a.Name, change: func(c *soft.Config) { c.Ablate = a.Apply }, outcome: a.Outcome,
+			symptom: a.Symptom, kernels: a.Kernels, fatal: a.Outcome == ablation.Dies}
 		if a.When != "" {
 			r.when = whens[a.When]
 			require.NotNil(t, r.when, "no code for: %s", a.When)
@@ -47,10 +47,10 @@ func ablations(t *testing.T, k kernel) []ablation {
 		all = append(all, r)
 	}
 	all = append(all, romAblations(t)...)
-	return slices.DeleteFunc(all, func(a ablation) bool { return !slices.Contains(a.kernels, k.Version) })
+	return slices.DeleteFunc(all, func(a variant) bool { return !slices.Contains(a.kernels, k.Version) })
 }
 
-// whens implements the conditions that rows of gf100.Ablations name.
+// whens implements the conditions that rows of ablation.Rows name.
 var whens = map[string]func(b *fixture){
 	"a client allocates an object of class 90b5": func(b *fixture) {
 		require.Error(b.t, b.try(proto.CmdObjects, nil, nil))
@@ -58,38 +58,38 @@ var whens = map[string]func(b *fixture){
 }
 
 // romAblations are VBIOS images with one thing changed.
-func romAblations(t *testing.T) []ablation {
+func romAblations(t *testing.T) []variant {
 	every := []string{"6.1", "6.12", "7.2"}
-	rom := func(name string, outcome gf100.Outcome, symptom string, edit func(*firmware.Description)) ablation {
+	rom := func(name string, outcome ablation.Outcome, symptom string, edit func(*firmware.Description)) variant {
 		d := firmware.GF100(firmware.Options{})
 		edit(&d)
 		image, err := firmware.Build(d)
 		require.NoError(t, err, name)
-		return ablation{name: "rom: " + name, outcome: outcome, symptom: symptom, kernels: every,
-			fatal:  outcome == gf100.Fails, // nouveau leaks objects, and fails over them later
+		return variant{name: "rom: " + name, outcome: outcome, symptom: symptom, kernels: every,
+			fatal:  outcome == ablation.Fails, // nouveau leaks objects, and fails over them later
 			change: func(c *soft.Config) { c.ROM = image }}
 	}
-	without := func(name string, outcome gf100.Outcome, symptom string, token byte) ablation {
+	without := func(name string, outcome ablation.Outcome, symptom string, token byte) variant {
 		return rom(name, outcome, symptom, func(d *firmware.Description) {
 			require.True(t, d.RemoveToken(token), "token %c", token)
 		})
 	}
-	checksum := rom("wrong checksum", gf100.Works, "", func(*firmware.Description) {})
+	checksum := rom("wrong checksum", ablation.Works, "", func(*firmware.Description) {})
 	image, err := firmware.Build(firmware.GF100(firmware.Options{}))
 	require.NoError(t, err)
 	image[len(image)-1]++
 	checksum.change = func(c *soft.Config) { c.ROM = image }
 	// 6.1 fails without a DCB, as it does without an init table.
-	noDCB := rom("no DCB", gf100.Limps, `DCB table not found`, func(d *firmware.Description) { d.DCB = nil })
+	noDCB := rom("no DCB", ablation.Limps, `DCB table not found`, func(d *firmware.Description) { d.DCB = nil })
 	noDCB.kernels = []string{"6.12", "7.2"}
-	return []ablation{
+	return []variant{
 		checksum,
-		rom("no signature", gf100.Fails, `bios: unable to locate usable image|bios ctor failed`, func(d *firmware.Description) { d.Signature = 0 }),
-		without("no token I", gf100.Fails, `BIT table 'I' not found`, 'I'),
-		without("no token i", gf100.Fails, `BIT table 'i' not found`, 'i'),
-		without("no token C", gf100.Works, "", 'C'),
-		without("no token P", gf100.Works, "", 'P'),
-		without("no token M", gf100.Limps, `unknown memory`, 'M'),
+		rom("no signature", ablation.Fails, `bios: unable to locate usable image|bios ctor failed`, func(d *firmware.Description) { d.Signature = 0 }),
+		without("no token I", ablation.Fails, `BIT table 'I' not found`, 'I'),
+		without("no token i", ablation.Fails, `BIT table 'i' not found`, 'i'),
+		without("no token C", ablation.Works, "", 'C'),
+		without("no token P", ablation.Works, "", 'P'),
+		without("no token M", ablation.Limps, `unknown memory`, 'M'),
 		noDCB,
 	}
 }
@@ -102,7 +102,7 @@ func TestAblations(t *testing.T) {
 		t.Run(k.Version, func(t *testing.T) {
 			t.Parallel()
 			rows := ablations(t, k)
-			rows = slices.DeleteFunc(rows, func(a ablation) bool { return a.fatal })
+			rows = slices.DeleteFunc(rows, func(a variant) bool { return a.fatal })
 			b := start(t, testserver.Config{
 				Card:    soft.Config{VRAM: 64 << 20},
 				Machine: lab.Config{Kernel: k.Version, CPUs: k.CPUs},
@@ -129,10 +129,10 @@ func TestAblations(t *testing.T) {
 }
 
 // ablate gives the driver the changed card and checks the outcome.
-func (b *fixture) ablate(k kernel, whole soft.Config, a ablation) {
+func (b *fixture) ablate(k kernel, whole soft.Config, a variant) {
 	change := func(c *soft.Config) { *c = whole; a.change(c) }
 	var mark uint64
-	if a.outcome == gf100.Fails {
+	if a.outcome == ablation.Fails {
 		// Removing the module removes the objects of a failed probe.
 		b.rmmod()
 		defer func() {
@@ -160,7 +160,7 @@ func (b *fixture) ablate(k kernel, whole soft.Config, a ablation) {
 	} else {
 		require.True(b.t, shows(a.symptom, log), "no line matches %q:\n%s", a.symptom, texts(lab.Warnings(log, "nouveau")))
 	}
-	if a.outcome == gf100.Works {
+	if a.outcome == ablation.Works {
 		b.fewCopies()
 	}
 }
@@ -172,7 +172,7 @@ func shows(symptom string, log []lab.LogLine) bool {
 }
 
 // requireNoSymptoms fails if the guest's log shows a symptom of any row.
-func (b *fixture) requireNoSymptoms(rows []ablation) {
+func (b *fixture) requireNoSymptoms(rows []variant) {
 	b.t.Helper()
 	log := b.logAfter(0)
 	require.NotEmpty(b.t, log)
@@ -200,7 +200,7 @@ func TestFatalAblations(t *testing.T) {
 	scale.ReleaseOnly(t)
 	k := kernelOf("6.12")
 	t.Parallel()
-	rows := slices.DeleteFunc(ablations(t, k), func(a ablation) bool { return !a.fatal })
+	rows := slices.DeleteFunc(ablations(t, k), func(a variant) bool { return !a.fatal })
 	require.NotEmpty(t, rows)
 	b := start(t, testserver.Config{
 		Card:    soft.Config{VRAM: 64 << 20},
@@ -224,7 +224,7 @@ func TestFatalAblations(t *testing.T) {
 
 // requireFatal loads the driver and waits on the console for the symptom. A driver
 // that dies does not return; one that fails creates no node.
-func (b *fixture) requireFatal(a ablation) {
+func (b *fixture) requireFatal(a variant) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, callPatience)
 	defer cancel()
@@ -238,7 +238,7 @@ func (b *fixture) requireFatal(a ablation) {
 		found = symptom.MatchString(line.Text)
 		from = next
 	}
-	if a.outcome == gf100.Fails {
+	if a.outcome == ablation.Fails {
 		require.NoError(b.t, <-loaded, "the module stays")
 		require.Empty(b.t, b.nodes())
 		return

@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/smtest"
+	"github.com/umbra-gpu/umbra/tests/smtest"
 )
 
 // A histogram in shared memory, as compilers make it for GF100: lanes try for the lock of a word,

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/smtest"
+	"github.com/umbra-gpu/umbra/tests/smtest"
 )
 
 // A lane computes in a warp what it computes alone.

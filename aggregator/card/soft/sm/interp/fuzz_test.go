@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/isa"
-	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/smtest"
+	"github.com/umbra-gpu/umbra/tests/smtest"
 )
 
 // Programs of random words of all forms end, fault or go on. They do not crash the executor.

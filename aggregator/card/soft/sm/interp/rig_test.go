@@ -4,7 +4,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/isa"
-	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/smtest"
+	"github.com/umbra-gpu/umbra/tests/smtest"
 )
 
 func assemble(t require.TestingT, program string) []uint64 {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/smtest"
+	"github.com/umbra-gpu/umbra/tests/smtest"
 )
 
 // echo is a unit that returns what it was asked.

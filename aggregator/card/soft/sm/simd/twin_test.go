@@ -12,8 +12,8 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/interp"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/isa"
-	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/smtest"
 	"github.com/umbra-gpu/umbra/tests/scale"
+	"github.com/umbra-gpu/umbra/tests/smtest"
 )
 
 // twins are the same block in both executors.

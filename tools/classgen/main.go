@@ -3,7 +3,7 @@
 // names and declared bits. The headers do not say how long an array is; that is
 // in lengths below.
 //
-//	go run ./classgen DIR-WITH-CLASS-HEADERS OUTPUT-DIR
+//	go run tools/classgen/main.go DIR-WITH-CLASS-HEADERS OUTPUT-DIR
 package main
 
 import (

@@ -1,19 +1,18 @@
-// Package aperturetest has memory whose pages can be relocated, for tests. It reads and writes
-// files, with no mapping. Calls must not be concurrent.
-package aperturetest
+package fakecard
 
 import "github.com/umbra-gpu/umbra/aggregator/card"
 
 const pageSize = 4096
 
-// Memory is a card's memory: each page is in Bytes, or in a file.
+// Memory is a card's memory whose pages can be relocated: each is in Bytes, or in a file, which
+// is read and written without a mapping. Calls must not be concurrent.
 type Memory struct {
 	Bytes []byte
 	away  map[uint64]card.Relocation // by address of the page
 }
 
-// New makes memory of so many bytes, a multiple of the page size. It backs every page itself.
-func New(size uint64) *Memory {
+// NewMemory makes memory of so many bytes, a multiple of the page size. It backs every page itself.
+func NewMemory(size uint64) *Memory {
 	return &Memory{Bytes: make([]byte, size), away: make(map[uint64]card.Relocation)}
 }
 

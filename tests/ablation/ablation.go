@@ -1,4 +1,6 @@
-package gf100
+// Package ablation lists behaviours of the GF100 that nouveau needs. Each row leaves one out and
+// has the reaction of an unmodified nouveau, which is the reason why the behaviour exists.
+package ablation
 
 import (
 	"fmt"
@@ -21,13 +23,12 @@ const (
 	Dies Outcome = "dies"
 )
 
-// Ablation leaves one behaviour out: registers become plain storage. The table records the
-// reaction of an unmodified nouveau to each, which is the reason why the behaviour exists;
-// a test applies each and checks the reaction.
+// Row leaves one behaviour out: registers become plain storage. A test applies each and checks
+// the reaction.
 //
 // Options leave out behaviours that are not registers: the configuration space's NoMSI and
 // NoPCIe, the face's NoSensor, VRAM and TPCs, and the ROM's content.
-type Ablation struct {
+type Row struct {
 	Name      string
 	Without   string   // what is left out, in words
 	Registers []string // rows that become plain storage
@@ -47,8 +48,8 @@ const (
 	timedOut    = `nouveau [0-9a-f:.]+: timeout|WARNING: .*nouveau`
 )
 
-// Ablations is the table.
-var Ablations = []Ablation{
+// Rows is the table.
+var Rows = []Row{
 	{Name: "not-posted", Without: "devinit done by the board's firmware: scripts are executed",
 		Registers: []string{"NV_PUNITS_UNK00C"}, Outcome: Works, Kernels: []string{"6.1", "6.12", "7.2"}},
 	{Name: "straps-zero", Without: "the crystal strap: 13.5 MHz instead of 27",
@@ -104,10 +105,10 @@ var Ablations = []Ablation{
 
 // Apply leaves the behaviour out of a space. It stays out, also through resets, until the
 // space is built again.
-func (a Ablation) Apply(s *mmio.Space) error {
+func (a Row) Apply(s *mmio.Space) error {
 	for _, name := range a.Registers {
 		if err := s.MakePlain(name, a.Value); err != nil {
-			return fmt.Errorf("gf100: ablation %s: %w", a.Name, err)
+			return fmt.Errorf("ablation %s: %w", a.Name, err)
 		}
 	}
 	return nil

@@ -1,8 +1,8 @@
-// Package drivertest has a card for tests of drivers. It remembers its registers and its VRAM,
+// Package fakecard has a card for tests of drivers. It remembers its registers and its VRAM,
 // and runs nothing. What a driver waits for is complete at once, unless a test holds it up.
 //
 // The package has no goroutines. Its one lock, Card.Mu, guards a Card.
-package drivertest
+package fakecard
 
 import (
 	"bytes"
@@ -12,7 +12,6 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/umbra-gpu/umbra/aggregator/aperture/aperturetest"
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
@@ -26,7 +25,7 @@ func Reg(name string) uint32 {
 			}
 		}
 	}
-	panic("drivertest: the chip has no register " + name)
+	panic("fakecard: the chip has no register " + name)
 }
 
 // Registers of operations that take time: Card.Hold keeps them pending.
@@ -59,7 +58,7 @@ const channelState = gf100.ChannelBusy | gf100.ChannelStatus
 // Card is the card.
 type Card struct {
 	Mu sync.Mutex
-	*aperturetest.Memory
+	*Memory
 	Looks  int  // reads of VRAM
 	Silent bool // writes are not recorded
 
@@ -79,7 +78,7 @@ type Write struct{ Reg, V uint32 }
 
 // New makes a card with so many bytes of VRAM.
 func New(size uint64) *Card {
-	return &Card{Memory: aperturetest.New(size), regs: make(map[uint32]uint32), held: make(map[uint32]bool)}
+	return &Card{Memory: NewMemory(size), regs: make(map[uint32]uint32), held: make(map[uint32]bool)}
 }
 
 // Read32 implements card.Registers.
