@@ -59,30 +59,10 @@ func (s *Scheduler) removeRest(n int32, e int) {
 
 func (s *Scheduler) fixRest(at int) {
 	list := s.rests
-	r := list[at]
-	put := func(at int, r rest) {
+	sift(list, at, func(a, b rest) bool { return a.end < b.end }, func(at int, r rest) {
 		list[at] = r
 		s.sides[r.node].slots[r.engine].rest = int32(at)
-	}
-	for at > 0 && r.end < list[(at-1)/2].end {
-		put(at, list[(at-1)/2])
-		at = (at - 1) / 2
-	}
-	for {
-		down := 2*at + 1
-		if down >= len(list) {
-			break
-		}
-		if down+1 < len(list) && list[down+1].end < list[down].end {
-			down++
-		}
-		if list[down].end >= r.end {
-			break
-		}
-		put(at, list[down])
-		at = down
-	}
-	put(at, r)
+	})
 }
 
 // wakeRested resumes nodes whose cap has tokens again.

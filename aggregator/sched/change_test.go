@@ -77,9 +77,7 @@ func TestLevelIsRebased(t *testing.T) {
 			}
 		}
 		late := b.twin()
-		var err error
-		late.s, err = sched.Restore(st)
-		require.NoError(t, err)
+		late.s = sched.Restore(st)
 		for i := range 40 {
 			for _, k := range []*fixture{b, late} {
 				k.s.Stall(k.now, k.channels[i%8], i%3 != 0)
@@ -120,8 +118,7 @@ func TestCommonCreditIsDropped(t *testing.T) {
 		}
 	}
 	st.Nodes[0].Lanes[0].Level = 100 * level
-	s, err = sched.Restore(st)
-	require.NoError(t, err)
+	s = sched.Restore(st)
 	require.NoError(t, s.Change(now, guests[0], sched.NodeConfig{Weight: 100}))
 	require.Equal(t, level, s.Level(0), "that of the node with the least credit")
 	require.NoError(t, s.Twin())
@@ -146,8 +143,7 @@ func TestDebtIsATime(t *testing.T) {
 	st := s.Freeze()
 	level := st.Nodes[0].Lanes[0].Level
 	st.Nodes[1].Lanes[0].Tag = level + 1<<20
-	s, err = sched.Restore(st)
-	require.NoError(t, err)
+	s = sched.Restore(st)
 	for _, weight := range []int{400, 50, 100} {
 		require.NoError(t, s.Change(now, first, sched.NodeConfig{Weight: weight}))
 		st = s.Freeze()
@@ -170,9 +166,7 @@ func TestNextGroupInheritsDebt(t *testing.T) {
 		l := &st.Nodes[uint32(id)].Lanes[0]
 		l.Tag, l.Overuse = level()+int64(1000<<i), time.Duration(i+1)
 	}
-	var err error
-	b.s, err = sched.Restore(st)
-	require.NoError(t, err)
+	b.s = sched.Restore(st)
 	for _, id := range groups {
 		require.True(t, b.s.Remove(b.now, id))
 	}

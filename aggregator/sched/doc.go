@@ -30,11 +30,10 @@
 // answer is a number of entries of a channel by which GP_PUT may advance. Call
 // [Scheduler.Complete] when the card has completed some, and Next again. [Scheduler.Timer]
 // returns when to call Next without an event. [Scheduler.Stall] reports that a channel
-// waits for a semaphore, [Scheduler.Paused] that one has left its engine as Next demanded. [Scheduler.Alert] returns the action against a request that does
-// not end.
+// waits for a semaphore, [Scheduler.Paused] that one has left its engine as Next demanded.
+// [Scheduler.Alert] returns the action against a request that does not end.
 //
 // # State
 //
-// The whole state of the scheduler is in [State], plain data with a version.
-// [Scheduler.Freeze] copies it and [Restore] builds a scheduler from it.
+// The whole state of the scheduler is in [State], plain data.
 package sched

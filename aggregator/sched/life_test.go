@@ -168,8 +168,7 @@ func (b *fixture) freeze(t require.TestingT, d time.Duration) {
 	var st sched.State
 	require.NoError(t, json.Unmarshal(text, &st))
 	twin := b.twin()
-	twin.s, err = sched.Restore(&st)
-	require.NoError(t, err)
+	twin.s = sched.Restore(&st)
 	require.NoError(t, twin.s.Twin())
 	for _, ch := range b.channels {
 		b.submit(ch, 2)

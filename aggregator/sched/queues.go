@@ -90,27 +90,6 @@ func (s *Scheduler) rebuild() {
 	}
 }
 
-// resume makes the derived data from a frozen state, with all nodes at their old positions.
-func (s *Scheduler) resume() {
-	var stood []SortKey
-	for n := range s.Nodes {
-		for e := range s.Nodes[n].Lanes {
-			stood = append(stood, s.Nodes[n].Lanes[e].Sort)
-		}
-	}
-	s.rebuild()
-	for n := range s.Nodes {
-		for e := range s.Nodes[n].Lanes {
-			if s.sides[n].slots[e].pos == none {
-				s.Nodes[n].Lanes[e].Sort = stood[0]
-			} else {
-				s.insert(int32(n), e, stood[0])
-			}
-			stood = stood[1:]
-		}
-	}
-}
-
 // settle ranks a node and its ancestors again if it could have a turn. Under FIFO the
 // oldest submission below a node counts at each level.
 func (s *Scheduler) settle(n int32, e int) {
@@ -173,31 +152,31 @@ func (s *Scheduler) unready(n int32, e int) {
 // fix restores the heap around a place.
 func (s *Scheduler) fix(p int32, e int, q uint8, at int32) {
 	list := s.sides[p].queues[e][q]
-	r := list[at]
-	put := func(at int32, r rank) {
+	sift(list, int(at), rank.before, func(at int, r rank) {
 		s.examined++
 		list[at] = r
-		s.sides[r.node].slots[e].pos = at
-	}
-	for at > 0 && r.before(list[(at-1)/2]) {
-		put(at, list[(at-1)/2])
+		s.sides[r.node].slots[e].pos = int32(at)
+	})
+}
+
+// sift moves the item at a place of a heap to where it belongs. put stores an item at a place.
+func sift[T any](heap []T, at int, before func(a, b T) bool, put func(at int, item T)) {
+	item := heap[at]
+	for at > 0 && before(item, heap[(at-1)/2]) {
+		put(at, heap[(at-1)/2])
 		at = (at - 1) / 2
 	}
-	for {
-		down := 2*at + 1
-		if int(down) >= len(list) {
-			break
-		}
-		if int(down+1) < len(list) && list[down+1].before(list[down]) {
+	for down := 2*at + 1; down < len(heap); down = 2*at + 1 {
+		if down+1 < len(heap) && before(heap[down+1], heap[down]) {
 			down++
 		}
-		if !list[down].before(r) {
+		if !before(heap[down], item) {
 			break
 		}
-		put(at, list[down])
+		put(at, heap[down])
 		at = down
 	}
-	put(at, r)
+	put(at, item)
 }
 
 // ready reports whether a node could have a turn.

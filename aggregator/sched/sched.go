@@ -25,7 +25,7 @@ func New(c Config, engines int, now time.Duration) (*Scheduler, error) {
 	if err := within("engines", engines, 1, MaxEngines); err != nil {
 		return nil, err
 	}
-	s := &Scheduler{State: State{Version: StateVersion, Config: c, Now: now, Engines: make([]Engine, engines)}}
+	s := &Scheduler{State: State{Config: c, Now: now, Engines: make([]Engine, engines)}}
 	for e := range s.Engines {
 		s.Engines[e] = Engine{Progress: now, Wake: never, DFQ: DFQState{Group: none, Since: now}}
 	}

@@ -171,43 +171,6 @@ func (b *fixture) check(t require.TestingT) {
 	}
 }
 
-// TestRestoreRefuses: a state that does not fit is refused, not believed.
-func TestRestoreRefuses(t *testing.T) {
-	b := newFixture(t, sched.Default())
-	b.channel(t, b.node(t, sched.Card, sched.NodeConfig{Name: "g"}), 0)
-	for name, spoil := range map[string]func(*sched.State){
-		"version":       func(st *sched.State) { st.Version++ },
-		"config":        func(st *sched.State) { st.Config.Depth = 0 },
-		"no engines":    func(st *sched.State) { st.Engines = nil },
-		"no card":       func(st *sched.State) { st.Nodes = nil },
-		"parent":        func(st *sched.State) { st.Nodes[2].Parent = 99 },
-		"circle":        func(st *sched.State) { st.Nodes[1].Parent = 1 },
-		"child":         func(st *sched.State) { st.Nodes[1].First = 77 },
-		"lanes":         func(st *sched.State) { st.Nodes[2].Lanes = nil },
-		"engine":        func(st *sched.State) { st.Nodes[2].Chan.Engine = 9 },
-		"holder":        func(st *sched.State) { st.Nodes[0].Lanes[0].Holder = 50 },
-		"unused":        func(st *sched.State) { st.Unused = []int32{1} },
-		"dfq's order":   func(st *sched.State) { st.Engines[0].DFQ.Order = []int32{44} },
-		"dfq's phase":   func(st *sched.State) { st.Engines[0].DFQ.Phase = 9 },
-		"weight":        func(st *sched.State) { st.Nodes[1].Config.Weight = 0 },
-		"sibling":       func(st *sched.State) { st.Nodes[2].Next = 2 },
-		"forgotten":     func(st *sched.State) { st.Nodes[1].First = -1 },
-		"batch":         func(st *sched.State) { st.Nodes[2].Chan.Batches = []sched.Batch{{N: 3}} },
-		"waiting":       func(st *sched.State) { st.Nodes[2].Lanes[0].Waiting = 3 },
-		"dfq's place":   func(st *sched.State) { st.Engines[0].DFQ.At = 3 },
-		"of no hold":    func(st *sched.State) { st.Nodes[2].Chan.Hold = 7 },
-		"of no kind":    func(st *sched.State) { st.Nodes[2].Kind = 7 },
-		"a lost parent": func(st *sched.State) { st.Nodes[1].Kind = sched.Free },
-	} {
-		st := b.s.Freeze()
-		spoil(st)
-		_, err := sched.Restore(st)
-		require.Error(t, err, name)
-	}
-	_, err := sched.Restore(b.s.Freeze())
-	require.NoError(t, err)
-}
-
 // TestBadEvents: time that goes back, unknown work and impossible busy times are counted, and
 // have no effect.
 func TestBadEvents(t *testing.T) {

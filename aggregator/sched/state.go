@@ -5,9 +5,6 @@ import (
 	"time"
 )
 
-// StateVersion is that of [State]. Restore refuses other versions.
-const StateVersion = 7
-
 // never is a time that is never reached.
 const never = time.Duration(math.MaxInt64)
 
@@ -23,9 +20,8 @@ type ID uint64
 const Card ID = 1 << 32
 
 // State is the whole state of a scheduler. Its parts refer to each other by index, and
-// encoding/json writes all of it.
+// encoding/json writes all of it: a scheduler made from a copy decides as the original.
 type State struct {
-	Version int
 	Config  Config
 	Now     time.Duration
 	Turn    int64 // counts turns given and submissions, for order
