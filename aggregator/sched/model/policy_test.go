@@ -117,19 +117,19 @@ func TestNested(t *testing.T) {
 	vm := model.Node{Name: "vm", Nodes: []model.Node{process("a", busy(short)), process("b", busy(long))}}
 	alone, err := model.NewRig(config(sched.Credit), guests(vm), 1)
 	require.NoError(t, err)
-	alone.Nest(inner, alone.Clients)
+	nest := alone.Nest(inner, alone.Clients)
 	require.NoError(t, alone.Run(30*s))
-	require.InDelta(t, 1, alone.Imagined(alone.Clients[0], short), 0.05)
-	require.InDelta(t, 1, alone.Imagined(alone.Clients[1], long), 0.05)
+	require.InDelta(t, 1, nest.Imagined(alone, 0, short), 0.05)
+	require.InDelta(t, 1, nest.Imagined(alone, 1, long), 0.05)
 	for _, outer := range fair {
 		for _, free := range []time.Duration{25 * ms, 50 * ms} {
 			c := config(outer)
 			c.DFQ.FreeRun = free
 			r, err := model.NewRig(c, guests(vm, process("other", busy(ms))), 1)
 			require.NoError(t, err)
-			r.Nest(inner, r.Clients[:2])
+			nest := r.Nest(inner, r.Clients[:2])
 			require.NoError(t, r.Run(30*s))
-			a, b := r.Imagined(r.Clients[0], short), r.Imagined(r.Clients[1], long)
+			a, b := nest.Imagined(r, 0, short), nest.Imagined(r, 1, long)
 			t.Logf("%v, free run %v: %.1f, %.1f and %.1f %%; requests look %.1f and %.1f times as long as they are",
 				outer, free, percent(r, 0), percent(r, 1), percent(r, 2), a, b)
 			require.Greater(t, a, 1.2)

@@ -34,12 +34,13 @@ type Rig struct {
 	// change at once.
 	Late time.Duration
 
+	// Steps of tests, before and after the scheduler decides. They return when they are due again.
+	before, after []func() (next time.Duration)
+
 	meter  Meter
 	looked time.Duration // with Late
 	charge time.Duration // when channels that run are charged next
 	onCard int
-	nests  []*nest
-	floods []*flood
 	lines  []*line // by the card's channel
 	free   []int   // channels of the card
 	byID   map[sched.ID]*line
@@ -125,19 +126,18 @@ func (r *Rig) Run(until time.Duration) error {
 			}
 		}
 		next := until
-		for _, n := range r.nests {
-			next = min(next, n.dispatch(r))
+		for _, step := range r.before {
+			next = min(next, step())
 		}
 		r.Dispatch()
-		for _, f := range r.floods {
-			f.release(r)
-			next = min(next, f.next())
+		for _, step := range r.after {
+			next = min(next, step())
 		}
 		if r.reportStalls() {
 			continue
 		}
 		next = min(next, r.Card.Next(), r.Sched.Timer())
-		if r.Late > 0 && len(r.floods) > 0 {
+		if r.Late > 0 && len(r.Card.semaphores) > 0 {
 			next = min(next, r.looked+r.Late)
 		}
 		if r.Card.Interrupts && r.onCard > 0 {
@@ -308,8 +308,8 @@ func (r *Rig) complete(d Completion) {
 	if d.Engine == Graphics {
 		r.fluid.want(k, -1)
 	}
-	if k.nest != nil && d.Engine == Graphics {
-		k.nest.complete(r, k, d)
+	if k.completed != nil && d.Engine == Graphics {
+		k.completed(d)
 	}
 	k.Stats.Done++
 	k.Stats.Busy[d.Engine] += d.Done - d.Began

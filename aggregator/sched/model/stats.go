@@ -2,7 +2,6 @@ package model
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -40,48 +39,6 @@ func (s *Stats) Latency(q float64) time.Duration {
 	}
 	slices.Sort(s.latencies)
 	return s.latencies[min(len(s.latencies)-1, int(q*float64(len(s.latencies))))]
-}
-
-// Share is the part of the graphics engine's time that a client had.
-func (r *Rig) Share(k *Client) float64 {
-	total := time.Duration(0)
-	for _, c := range r.Clients {
-		total += c.Stats.Got
-	}
-	if total == 0 {
-		return 0
-	}
-	return float64(k.Stats.Got) / float64(total)
-}
-
-// ShareError is the largest difference between a client's real and ideal share of the card.
-func (r *Rig) ShareError() (worst float64) {
-	total := time.Duration(0)
-	for _, c := range r.Clients {
-		total += c.Stats.Got
-	}
-	for _, c := range r.Clients {
-		if total > 0 {
-			worst = max(worst, math.Abs(float64(c.Stats.Got-c.Stats.Ideal))/float64(total))
-		}
-	}
-	return worst
-}
-
-// Jain is Jain's index of the clients' real over ideal time: 1 is fair.
-func (r *Rig) Jain() float64 {
-	sum, squares, n := 0.0, 0.0, 0
-	for _, c := range r.Clients {
-		if c.Stats.Ideal == 0 {
-			continue
-		}
-		x := float64(c.Stats.Got) / float64(c.Stats.Ideal)
-		sum, squares, n = sum+x, squares+x*x, n+1
-	}
-	if squares == 0 {
-		return 1
-	}
-	return sum * sum / (float64(n) * squares)
 }
 
 // Efficiency is the part of the time in which the graphics engine worked.

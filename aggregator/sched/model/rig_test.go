@@ -1,6 +1,7 @@
 package model
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -52,20 +53,12 @@ func (r *Rig) Flood(channels []sched.ID, length, after, until time.Duration) (cl
 		k.waits, k.chained = f.semaphore, 1
 		f.clients = append(f.clients, k)
 	}
-	r.floods = append(r.floods, f)
+	r.after = append(r.after, func() time.Duration { return f.release(r) })
 	return f.clients
 }
 
-// next is when the flood releases its requests.
-func (f *flood) next() time.Duration {
-	if f.parked == 0 {
-		return never
-	}
-	return f.at + f.after
-}
-
-// release releases the requests of a flood if it is time.
-func (f *flood) release(r *Rig) {
+// release releases the requests of a flood if it is time. It returns when to call it again.
+func (f *flood) release(r *Rig) time.Duration {
 	n := 0
 	for _, k := range f.clients {
 		if r.Card.Stalled(k.channels[Graphics].card) {
@@ -79,6 +72,10 @@ func (f *flood) release(r *Rig) {
 		r.Card.Release(r.Now, f.semaphore)
 		f.parked, f.at = 0, r.Now
 	}
+	if f.parked == 0 {
+		return never
+	}
+	return f.at + f.after
 }
 
 // Channel is a client's channel of the graphics engine, zero before its first
@@ -101,13 +98,13 @@ type nest struct {
 
 // Nest makes a guest share its part among its processes by itself: their doorbells go to
 // the guest's own scheduler, which submits to ours.
-func (r *Rig) Nest(c sched.Config, clients []*Client) {
+func (r *Rig) Nest(c sched.Config, clients []*Client) *nest {
 	s, err := sched.New(c, 1, r.Now)
 	if err != nil {
 		panic(err) // a test's mistake
 	}
 	n := &nest{sched: s, clients: clients, ringTimes: make([][]time.Duration, len(clients))}
-	for _, k := range clients {
+	for i, k := range clients {
 		g, err := s.AddNode(r.Now, sched.Card, sched.NodeConfig{Name: k.Name})
 		if err != nil {
 			panic(err)
@@ -117,33 +114,31 @@ func (r *Rig) Nest(c sched.Config, clients []*Client) {
 			panic(err)
 		}
 		n.ids = append(n.ids, id)
-		k.nest = n
+		k.rings = func(entries int) { s.Submit(r.Now, id, entries) }
+		k.completed = func(d Completion) { n.complete(r, i, d) }
 	}
-	r.nests = append(r.nests, n)
+	r.before = append(r.before, func() time.Duration { return n.dispatch(r) })
+	return n
 }
-
-func (n *nest) of(k *Client) sched.ID { return n.ids[slices.Index(n.clients, k)] }
 
 // Imagined is the average length of a client's requests as its guest's own scheduler
 // measures it, over the true length: 1 is exact.
-func (r *Rig) Imagined(k *Client, length time.Duration) float64 {
-	a, _ := k.nest.sched.Account(r.Now, k.nest.of(k), 0)
+func (n *nest) Imagined(r *Rig, client int, length time.Duration) float64 {
+	a, _ := n.sched.Account(r.Now, n.ids[client], 0)
 	if a.Done == 0 {
 		return 0
 	}
 	return float64(a.Busy) / float64(a.Done) / float64(length)
 }
 
-func (n *nest) submit(r *Rig, k *Client, entries int) { n.sched.Submit(r.Now, n.of(k), entries) }
-
 // complete is the guest's view of a completion: the time since the previous one, or since
 // the doorbell. The guest cannot see when other guests had the card.
-func (n *nest) complete(r *Rig, k *Client, d Completion) {
-	ringTimes := &n.ringTimes[slices.Index(n.clients, k)]
+func (n *nest) complete(r *Rig, client int, d Completion) {
+	ringTimes := &n.ringTimes[client]
 	busy := d.Done - max((*ringTimes)[0], n.began)
 	*ringTimes = (*ringTimes)[1:]
 	n.began = d.Done
-	n.sched.Complete(r.Now, sched.Done{Channel: n.of(k), Entries: 1, Busy: busy})
+	n.sched.Complete(r.Now, sched.Done{Channel: n.ids[client], Entries: 1, Busy: busy})
 }
 
 func (n *nest) dispatch(r *Rig) (timer time.Duration) {
@@ -162,3 +157,45 @@ func (n *nest) dispatch(r *Rig) (timer time.Duration) {
 
 // Stop lets a client submit nothing more.
 func (k *Client) Stop() { k.ended = true }
+
+// Share is the part of the graphics engine's time that a client had.
+func (r *Rig) Share(k *Client) float64 {
+	total := time.Duration(0)
+	for _, c := range r.Clients {
+		total += c.Stats.Got
+	}
+	if total == 0 {
+		return 0
+	}
+	return float64(k.Stats.Got) / float64(total)
+}
+
+// ShareError is the largest difference between a client's real and ideal share of the card.
+func (r *Rig) ShareError() (worst float64) {
+	total := time.Duration(0)
+	for _, c := range r.Clients {
+		total += c.Stats.Got
+	}
+	for _, c := range r.Clients {
+		if total > 0 {
+			worst = max(worst, math.Abs(float64(c.Stats.Got-c.Stats.Ideal))/float64(total))
+		}
+	}
+	return worst
+}
+
+// Jain is Jain's index of the clients' real over ideal time: 1 is fair.
+func (r *Rig) Jain() float64 {
+	sum, squares, n := 0.0, 0.0, 0
+	for _, c := range r.Clients {
+		if c.Stats.Ideal == 0 {
+			continue
+		}
+		x := float64(c.Stats.Got) / float64(c.Stats.Ideal)
+		sum, squares, n = sum+x, squares+x*x, n+1
+	}
+	if squares == 0 {
+		return 1
+	}
+	return sum * sum / (float64(n) * squares)
+}
