@@ -93,94 +93,33 @@ func TestLevelIsRebased(t *testing.T) {
 	}
 }
 
-// TestCommonCreditIsDropped: if all have credit, they would take equal turns until it is
-// spent, independent of their weights. A change of weights leaves them only their credit
-// above the others'.
-func TestCommonCreditIsDropped(t *testing.T) {
-	s, err := sched.New(sched.Default(), 1, 0)
-	require.NoError(t, err)
-	var guests []sched.ID
-	now := time.Second
-	for range 3 {
-		g, err := s.AddNode(0, sched.Card, sched.NodeConfig{})
-		require.NoError(t, err)
-		ch, err := s.AddChannel(0, g, 0)
-		require.NoError(t, err)
-		guests = append(guests, g)
-		s.Submit(now, ch, 1<<16)
-	}
-	st := s.Freeze()
-	level := int64(0)
-	for n := range st.Nodes {
-		if st.Nodes[n].Kind == sched.Inner && n > 0 {
-			level += 1 << 20
-			st.Nodes[n].Lanes[0].Tag = level
-		}
-	}
-	st.Nodes[0].Lanes[0].Level = 100 * level
-	s = sched.Restore(st)
-	require.NoError(t, s.Change(now, guests[0], sched.NodeConfig{Weight: 100}))
-	require.Equal(t, level, s.Level(0), "that of the node with the least credit")
-	require.NoError(t, s.Twin())
-}
-
-// TestDebtIsATime: a guest whose weight changes has the same debt in time as before.
-func TestDebtIsATime(t *testing.T) {
-	s, err := sched.New(sched.Default(), 1, 0)
-	require.NoError(t, err)
-	now := time.Second
-	var first sched.ID
-	for range 2 {
-		g, err := s.AddNode(0, sched.Card, sched.NodeConfig{Weight: 100})
-		require.NoError(t, err)
-		if first == 0 {
-			first = g
-		}
-		ch, err := s.AddChannel(0, g, 0)
-		require.NoError(t, err)
-		s.Submit(now, ch, 1<<16)
-	}
-	st := s.Freeze()
-	level := st.Nodes[0].Lanes[0].Level
-	st.Nodes[1].Lanes[0].Tag = level + 1<<20
-	s = sched.Restore(st)
-	for _, weight := range []int{400, 50, 100} {
-		require.NoError(t, s.Change(now, first, sched.NodeConfig{Weight: weight}))
-		st = s.Freeze()
-		require.Equal(t, level, st.Nodes[0].Lanes[0].Level)
-		require.Equal(t, level+1<<20*100/int64(weight), st.Nodes[1].Lanes[0].Tag, "weight %d", weight)
-	}
-}
-
-// TestNextGroupInheritsDebt: the groups of a guest leave their debts and their overuse to its next
-// group, and only to that one. A group that ends on the card also leaves what it uses until then.
-func TestNextGroupInheritsDebt(t *testing.T) {
+// TestWeightsAndTags: a guest whose weight changes has the same debt in time as before. If all have
+// credit, they would take equal turns until it is spent, independent of their weights: a change
+// leaves them only their credit above the others'.
+func TestWeightsAndTags(t *testing.T) {
 	b := newFixture(t, sched.Default())
-	guest := b.node(t, sched.Card, sched.NodeConfig{})
-	lane := func(id sched.ID) sched.Lane { return b.s.Freeze().Nodes[uint32(id)].Lanes[0] }
-	level := func() int64 { return lane(guest).Level }
-	debt := func(id sched.ID) int64 { return lane(id).Tag - level() }
-	groups := []sched.ID{b.node(t, guest, sched.NodeConfig{}), b.node(t, guest, sched.NodeConfig{})}
+	var guests []sched.ID
+	for range 3 {
+		guests = append(guests, b.node(t, sched.Card, sched.NodeConfig{}))
+		b.submit(b.channel(t, guests[len(guests)-1], 0), 1<<16)
+	}
+	tag := func(st *sched.State, guest int) *int64 { return &st.Nodes[uint32(guests[guest])].Lanes[0].Tag }
 	st := b.s.Freeze()
-	for i, id := range groups {
-		l := &st.Nodes[uint32(id)].Lanes[0]
-		l.Tag, l.Overuse = level()+int64(1000<<i), time.Duration(i+1)
-	}
+	level := st.Nodes[0].Lanes[0].Level
+	*tag(st, 0) = level + 1<<20
 	b.s = sched.Restore(st)
-	for _, id := range groups {
-		require.True(t, b.s.Remove(b.now, id))
+	for _, weight := range []int{400, 50, 100} {
+		require.NoError(t, b.s.Change(time.Second, guests[0], sched.NodeConfig{Weight: weight}))
+		st = b.s.Freeze()
+		require.Equal(t, level, st.Nodes[0].Lanes[0].Level)
+		require.Equal(t, level+1<<20*100/int64(weight), *tag(st, 0), "weight %d", weight)
 	}
-	heir, other := b.node(t, guest, sched.NodeConfig{}), b.node(t, guest, sched.NodeConfig{})
-	require.Equal(t, int64(3000), debt(heir))
-	require.Equal(t, time.Duration(3), lane(heir).Overuse)
-	require.Zero(t, debt(other))
-	require.Zero(t, lane(other).Overuse)
-
-	b.lengths = func(sched.ID, int) time.Duration { return 100 * ms }
-	b.submit(b.channel(t, heir, 0), 1)
-	require.Len(t, b.drain(), 1)
-	require.True(t, b.s.Remove(b.now, heir))
-	require.GreaterOrEqual(t, debt(b.node(t, guest, sched.NodeConfig{})), int64(3000))
-	b.run(time.Second)
-	require.Positive(t, debt(b.node(t, guest, sched.NodeConfig{})))
+	for g := range guests {
+		*tag(st, g) = int64(g+1) << 20
+	}
+	st.Nodes[0].Lanes[0].Level = 300 << 20
+	b.s = sched.Restore(st)
+	require.NoError(t, b.s.Change(time.Second, guests[0], sched.NodeConfig{Weight: 100}))
+	require.EqualValues(t, 3<<20, b.s.Level(0), "that of the node with the least credit")
+	require.NoError(t, b.s.Twin())
 }

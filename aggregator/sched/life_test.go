@@ -197,25 +197,3 @@ func (b *fixture) twin() *fixture {
 	c.submitted, c.forwarded, c.done, c.away, c.leaving = maps.Clone(b.submitted), maps.Clone(b.forwarded), maps.Clone(b.done), maps.Clone(b.away), maps.Clone(b.leaving)
 	return &c
 }
-
-// TestFreezeBetweenClasses: the nodes with credit over their share are computed once a
-// period, and a restored scheduler does not do it sooner.
-func TestFreezeBetweenClasses(t *testing.T) {
-	c := sched.Default()
-	c.Policy, c.Ahead, c.Credit.Period = sched.FIFO, ms, ms
-	b := newFixture(t, c)
-	for i := range 3 {
-		g := b.node(t, sched.Card, sched.NodeConfig{Weight: 1})
-		b.channel(t, b.node(t, g, sched.NodeConfig{}), (i+1)%2)
-	}
-	b.freeze(t, 0)
-	for range 2 {
-		b.submit(b.channels[0], 1)
-		b.freeze(t, 0)
-	}
-	c.Policy, c.Depth, c.Ahead, c.Credit.Period = sched.Band, 4, 50*ms, 5*ms
-	require.NoError(t, b.s.Configure(b.now, c))
-	b.freeze(t, 0)
-	b.run(b.now + 7*ms)
-	b.freeze(t, 0)
-}
