@@ -3,10 +3,8 @@ package conformance
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"path/filepath"
@@ -20,7 +18,6 @@ import (
 	"github.com/umbra-gpu/umbra/cmd/serve"
 	"github.com/umbra-gpu/umbra/vfiouser"
 	"github.com/umbra-gpu/umbra/vfiouser/probe"
-	"github.com/umbra-gpu/umbra/vfiouser/wire"
 )
 
 // probed probes a server. The result passes through JSON: the text made from that is the
@@ -58,7 +55,7 @@ func TestProbeOfEverything(t *testing.T) {
 		}
 		require.Equal(t, []probe.Region{
 			{Index: 0, Name: "BAR0", Size: 0x1000, Read: true, Write: true},
-			{Index: 1, Name: "BAR1", Size: sharedSize, Read: true, Write: true, Mmap: true, Areas: areas, Files: 1},
+			{Index: 1, Name: "BAR1", Size: sharedSize, Read: true, Write: true, Mmap: true, Areas: areas},
 			{Index: 7, Name: "configuration", Size: 4096, Read: true, Write: true},
 		}, d.Regions)
 		for i, q := range d.IRQs {
@@ -135,93 +132,23 @@ func listener(t *testing.T) *net.UnixListener {
 	return l
 }
 
-// TestTruncatedAnywhere: the error of a conversation that ends after any of its bytes names that byte.
-func TestTruncatedAnywhere(t *testing.T) {
+// TestNonsenseAnywhere: for any change in a conversation, or its end anywhere, the probe ends.
+func TestNonsenseAnywhere(t *testing.T) {
 	said, l := conversation(t), listener(t)
 	_, err := against(t, l, said)
 	require.NoError(t, err)
-	for n := range said {
-		_, err := against(t, l, said[:n])
-		var b *probe.Broken
-		require.True(t, errors.As(err, &b), "after %d bytes: %v", n, err)
-		require.EqualValues(t, n, b.Offset, "%v", err)
-		if n > 0 {
-			require.ErrorContains(t, err, fmt.Sprintf("byte %d of what the server sent", n))
-		}
-		require.ErrorContains(t, err, "closed the connection")
-	}
-}
-
-// TestNonsenseAnywhere: for any change in a conversation, the probe ends; an error names a byte
-// that was sent.
-func TestNonsenseAnywhere(t *testing.T) {
-	said, l := conversation(t), listener(t)
 	complaints := 0
 	rapid.Check(t, func(t *rapid.T) {
-		p := bytes.Clone(said)
-		for range rapid.IntRange(1, 8).Draw(t, "changes") {
+		p := bytes.Clone(said[:rapid.IntRange(1, len(said)).Draw(t, "length")])
+		for range rapid.IntRange(0, 8).Draw(t, "changes") {
 			at := rapid.IntRange(0, len(p)-1).Draw(t, "at")
 			p[at] = rapid.SampledFrom([]byte{0, 1, 0x7f, 0x80, 0xff, p[at] + 1}).Draw(t, "byte")
 		}
-		d, err := against(t, l, p)
-		var b *probe.Broken
-		switch {
-		case err == nil:
-			_ = d.Text()
-		case !errors.As(err, &b):
-			t.Fatalf("%v", err)
-		default:
+		if d, err := against(t, l, p); err != nil {
 			complaints++
-			if b.Offset < 0 || b.Offset > int64(len(p)) {
-				t.Fatalf("byte %d of %d: %v", b.Offset, len(p), err)
-			}
+		} else {
+			_ = d.Text()
 		}
 	})
 	require.Positive(t, complaints)
-}
-
-// TestNonsenseInside: replies that are whole and say what cannot be.
-func TestNonsenseInside(t *testing.T) {
-	said, l := conversation(t), listener(t)
-	// Where the reply to a command begins, the nth of it.
-	find := func(cmd wire.Command, nth int) int {
-		for at := 0; at < len(said); {
-			h := wire.Parse[wire.Header](said[at:])
-			if h.Command == cmd {
-				if nth == 0 {
-					return at
-				}
-				nth--
-			}
-			at += int(h.Size)
-		}
-		t.Fatalf("no reply to %v", cmd)
-		return 0
-	}
-	info, withParts := find(wire.DeviceGetInfo, 0)+wire.HeaderSize, find(wire.DeviceGetRegionInfo, 2)+wire.HeaderSize
-	for _, c := range []struct {
-		name string
-		at   int
-		v    uint32
-		says string
-	}{
-		{"a billion regions", info + 8, 1e9, "1000000000 regions"},
-		{"a billion interrupts", info + 12, 1e9, "1000000000 interrupts"},
-		{"parts that are not there", withParts + wire.RegionInfoSize + 8, 1 << 28, "areas in"},
-		{"capabilities outside", withParts + 12, 0xfffffff0, "capability at 4294967280"},
-		{"capabilities inside of the structure", withParts + 12, 4, "capability at 4"},
-		{"capabilities in a circle", withParts + wire.RegionInfoSize + 4, wire.RegionInfoSize, "chain without end"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			p := bytes.Clone(said)
-			binary.LittleEndian.PutUint32(p[c.at:], c.v)
-			_, err := against(t, l, p)
-			var b *probe.Broken
-			require.True(t, errors.As(err, &b), "%v", err)
-			require.ErrorIs(t, err, probe.ErrNonsense)
-			require.ErrorContains(t, err, c.says)
-			require.Greater(t, b.Offset, int64(c.at))
-			require.Less(t, b.Offset, int64(len(p)))
-		})
-	}
 }

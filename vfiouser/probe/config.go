@@ -15,11 +15,8 @@ type Config struct {
 	Revision     uint8        `json:"revision"`
 	SubVendor    uint16       `json:"subsystem_vendor"`
 	Subsystem    uint16       `json:"subsystem"`
-	HeaderType   uint8        `json:"header_type"`
 	Command      uint16       `json:"command"`
 	Status       uint16       `json:"status"`
-	Latency      uint8        `json:"latency"`
-	CacheLine    uint8        `json:"cache_line"` // bytes
 	Line         uint8        `json:"interrupt_line"`
 	Pin          uint8        `json:"interrupt_pin"`
 	BARs         []BAR        `json:"bars"`
@@ -48,48 +45,35 @@ type Capability struct {
 	Lines    []string `json:"lines,omitempty"` // details
 }
 
-type flagBit struct {
-	mask uint32
-	name string
-}
-
-func flagText(v uint32, bits []flagBit) string {
-	var out []string
-	for _, b := range bits {
-		sign := "-"
-		if v&b.mask != 0 {
-			sign = "+"
-		}
-		out = append(out, b.name+sign)
+// signed lists all flags, each with + or -.
+func signed(v uint32, flags []flag) string {
+	out := make([]string, len(flags))
+	for i, f := range flags {
+		out[i] = f.name + map[bool]string{true: "+", false: "-"}[v&f.mask != 0]
 	}
 	return strings.Join(out, " ")
 }
 
-var commandBits = []flagBit{
+var commandBits = []flag{
 	{1, "I/O"}, {2, "Mem"}, {4, "BusMaster"}, {8, "SpecCycle"}, {0x10, "MemWINV"}, {0x20, "VGASnoop"},
 	{0x40, "ParErr"}, {0x80, "Stepping"}, {0x100, "SERR"}, {0x200, "FastB2B"}, {0x400, "DisINTx"},
 }
 
-var statusBits = []flagBit{
+var statusBits = []flag{
 	{0x10, "Cap"}, {0x20, "66MHz"}, {0x40, "UDF"}, {0x80, "FastB2B"}, {0x100, "ParErr"},
 	{0x800, ">TAbort"}, {0x1000, "<TAbort"}, {0x2000, "<MAbort"}, {0x4000, ">SERR"}, {0x8000, "<PERR"}, {0x8, "INTx"},
 }
 
 var classNames = map[uint16]string{
-	0x0000: "Unclassified device", 0x0100: "SCSI storage controller", 0x0106: "SATA controller", 0x0108: "Non-Volatile memory controller",
-	0x0180: "Mass storage controller", 0x0200: "Ethernet controller", 0x0280: "Network controller", 0x0300: "VGA compatible controller",
-	0x0302: "3D controller", 0x0380: "Display controller", 0x0403: "Audio device", 0x0500: "RAM memory", 0x0580: "Memory controller",
-	0x0600: "Host bridge", 0x0601: "ISA bridge", 0x0604: "PCI bridge", 0x0700: "Serial controller", 0x0880: "System peripheral",
-	0x0c03: "USB controller", 0x0c05: "SMBus", 0x1180: "Signal processing controller", 0x1200: "Processing accelerators",
+	0x0106: "SATA controller", 0x0108: "Non-Volatile memory controller", 0x0200: "Ethernet controller", 0x0280: "Network controller",
+	0x0300: "VGA compatible controller", 0x0302: "3D controller", 0x0380: "Display controller", 0x0403: "Audio device",
+	0x0880: "System peripheral", 0x0c03: "USB controller", 0x1200: "Processing accelerators",
 }
 
 // Offsets in the header.
 const (
 	offCommand, offStatus = 0x04, 0x06
 	offRevision           = 0x08
-	offCacheLine          = 0x0c
-	offLatency            = 0x0d
-	offHeaderType         = 0x0e
 	offBARs               = 0x10
 	offSubsystem          = 0x2c
 	offROM                = 0x30
@@ -97,8 +81,6 @@ const (
 	offLine, offPin       = 0x3c, 0x3d
 	offExtended           = 0x100
 	statusHasCapabilities = 0x10
-	maxCapabilities       = 48
-	maxExtended           = (4096 - 256) / 8
 )
 
 // Decode decodes p, a configuration space of at least 64 bytes. The regions, if any, give the
@@ -106,7 +88,7 @@ const (
 func Decode(p []byte, regions []Region) *Config {
 	c := &Config{
 		Vendor: le.Uint16(p), Device: le.Uint16(p[2:]), Command: le.Uint16(p[offCommand:]), Status: le.Uint16(p[offStatus:]),
-		Revision: p[offRevision], Class: le.Uint32(p[offRevision:]) >> 8, CacheLine: p[offCacheLine] * 4, Latency: p[offLatency], HeaderType: p[offHeaderType],
+		Revision: p[offRevision], Class: le.Uint32(p[offRevision:]) >> 8,
 		SubVendor: le.Uint16(p[offSubsystem:]), Subsystem: le.Uint16(p[offSubsystem+2:]), ROM: le.Uint32(p[offROM:]), Line: p[offLine], Pin: p[offPin],
 		Capabilities: []Capability{}, BARs: []BAR{},
 	}
@@ -116,10 +98,10 @@ func Decode(p []byte, regions []Region) *Config {
 	}
 	c.bars(p, regions)
 	if c.Status&statusHasCapabilities != 0 {
-		c.list(p)
+		c.list(p[:min(len(p), offExtended)], int(p[offCapabilities])&^3, 0x40, c.capability)
 	}
 	if len(p) > offExtended {
-		c.extended(p)
+		c.list(p, offExtended, offExtended, c.extended)
 	}
 	return c
 }
@@ -155,74 +137,53 @@ func (c *Config) fault(format string, args ...any) {
 	c.Faults = append(c.Faults, fmt.Sprintf(format, args...))
 }
 
-func (c *Config) list(p []byte) {
-	p = p[:min(len(p), 256)]
-	seen := map[int]bool{}
-	for at := int(p[offCapabilities]) &^ 3; at != 0; {
+// list walks a list of capabilities from at on, which lie above least.
+func (c *Config) list(p []byte, at, least int, decode func(p []byte, at int) (next int)) {
+	for seen := map[int]bool{}; at != 0; at = decode(p, at) {
 		switch {
-		case at < 0x40 || at+2 > len(p):
-			c.fault("capability at %#x: outside of %#x-%#x", at, 0x40, len(p)-1)
+		case at < least || at+4 > len(p):
+			c.fault("capability at %#x: outside of %#x-%#x", at, least, len(p)-1)
 			return
-		case seen[at] || len(seen) > maxCapabilities:
+		case seen[at]:
 			c.fault("capability at %#x: the list is a cycle", at)
 			return
 		}
 		seen[at] = true
-		id := uint16(p[at])
-		k := Capability{Offset: at, ID: id, Name: fmt.Sprintf("unknown %#02x", id)}
-		if d, ok := standard[id]; ok {
-			k.Name = d.name
-			if d.least > 0 && at+d.least <= len(p) {
-				k.Lines = d.decode(p[at:])
-			} else if d.least > 0 {
-				c.fault("%s at %#x: cut off", d.name, at)
-			}
-		}
-		c.Capabilities = append(c.Capabilities, k)
-		at = int(p[at+1]) &^ 3
 	}
 }
 
-func (c *Config) extended(p []byte) {
-	seen := map[int]bool{}
-	for at := offExtended; at != 0; {
-		if at < offExtended || at+4 > len(p) {
-			c.fault("extended capability at %#x: outside", at)
-			return
+func (c *Config) capability(p []byte, at int) int {
+	id := uint16(p[at])
+	k := Capability{Offset: at, ID: id, Name: fmt.Sprintf("unknown %#02x", id)}
+	if d, ok := standard[id]; ok {
+		k.Name = d.name
+		if d.least > 0 && at+d.least <= len(p) {
+			k.Lines = d.decode(p[at:])
+		} else if d.least > 0 {
+			c.fault("%s at %#x: cut off", d.name, at)
 		}
-		v := le.Uint32(p[at:])
-		if v == 0 || v == 0xffffffff {
-			return
-		}
-		if seen[at] || len(seen) > maxExtended {
-			c.fault("extended capability at %#x: the list is a cycle", at)
-			return
-		}
-		seen[at] = true
-		id := uint16(v)
-		name := extendedNames[id]
-		if name == "" {
-			name = fmt.Sprintf("unknown %#04x", id)
-		}
-		k := Capability{Offset: at, ID: id, Extended: true, Version: uint8(v>>16) & 0xf, Name: name}
-		if id == 3 && at+12 <= len(p) {
-			s := p[at+4 : at+12]
-			k.Lines = []string{fmt.Sprintf("%02x-%02x-%02x-%02x-%02x-%02x-%02x-%02x", s[7], s[6], s[5], s[4], s[3], s[2], s[1], s[0])}
-		}
-		if id == 0xb && at+8 <= len(p) {
-			h := le.Uint32(p[at+4:])
-			k.Lines = []string{fmt.Sprintf("ID=%04x Rev=%d Len=%03x", h&0xffff, h>>16&0xf, h>>20)}
-		}
-		c.Capabilities = append(c.Capabilities, k)
-		at = int(v >> 20)
 	}
+	c.Capabilities = append(c.Capabilities, k)
+	return int(p[at+1]) &^ 3
+}
+
+func (c *Config) extended(p []byte, at int) int {
+	v := le.Uint32(p[at:])
+	if v == 0 || v == 0xffffffff { // the list is empty
+		return 0
+	}
+	k := Capability{Offset: at, ID: uint16(v), Extended: true, Version: uint8(v>>16) & 0xf, Name: extendedNames[uint16(v)]}
+	if k.Name == "" {
+		k.Name = fmt.Sprintf("unknown %#04x", k.ID)
+	}
+	c.Capabilities = append(c.Capabilities, k)
+	return int(v>>20) &^ 3
 }
 
 var extendedNames = map[uint16]string{
-	1: "Advanced Error Reporting", 2: "Virtual Channel", 3: "Device Serial Number", 4: "Power Budgeting", 0xb: "Vendor Specific Information",
-	0xd: "Access Control Services", 0xe: "Alternative Routing-ID Interpretation", 0xf: "Address Translation Service", 0x10: "Single Root I/O Virtualization",
-	0x13: "Page Request Interface", 0x15: "Physical Resizable BAR", 0x17: "Transaction Processing Hints", 0x18: "Latency Tolerance Reporting",
-	0x19: "Secondary PCI Express", 0x1b: "Process Address Space ID", 0x1e: "L1 PM Substates", 0x23: "Designated Vendor-Specific",
+	1: "Advanced Error Reporting", 2: "Virtual Channel", 3: "Device Serial Number", 0xb: "Vendor Specific Information",
+	0xd: "Access Control Services", 0xe: "Alternative Routing-ID Interpretation", 0xf: "Address Translation Service",
+	0x10: "Single Root I/O Virtualization", 0x13: "Page Request Interface", 0x15: "Physical Resizable BAR", 0x1b: "Process Address Space ID",
 }
 
 // standard are the capabilities by id; decode needs least bytes.
@@ -235,10 +196,8 @@ var standard = map[uint16]struct {
 	3:    {"Vital Product Data", 0, nil},
 	5:    {"MSI", 10, msi},
 	9:    {"Vendor Specific Information", 3, func(p []byte) []string { return []string{fmt.Sprintf("Len=%02x", p[2])} }},
-	0xd:  {"Bridge subsystem", 0, nil},
 	0x10: {"Express", 20, express},
 	0x11: {"MSI-X", 12, msix},
-	0x12: {"SATA HBA", 0, nil},
 	0x13: {"PCI Advanced Features", 0, nil},
 }
 
@@ -249,7 +208,7 @@ func powerManagement(p []byte) []string {
 
 func msi(p []byte) []string {
 	c := uint32(le.Uint16(p[2:]))
-	out := []string{fmt.Sprintf("%s Count=%d/%d", flagText(c, []flagBit{{1, "Enable"}, {0x100, "Maskable"}, {0x80, "64bit"}}), 1<<(c>>4&7), 1<<(c>>1&7))}
+	out := []string{fmt.Sprintf("%s Count=%d/%d", signed(c, []flag{{1, "Enable"}, {0x100, "Maskable"}, {0x80, "64bit"}}), 1<<(c>>4&7), 1<<(c>>1&7))}
 	if c&0x80 != 0 && len(p) >= 14 {
 		return append(out, fmt.Sprintf("Address: %016x  Data: %04x", le.Uint64(p[4:]), le.Uint16(p[12:])))
 	}
@@ -259,23 +218,19 @@ func msi(p []byte) []string {
 func msix(p []byte) []string {
 	c, table, pba := uint32(le.Uint16(p[2:])), le.Uint32(p[4:]), le.Uint32(p[8:])
 	return []string{
-		fmt.Sprintf("%s Count=%d", flagText(c, []flagBit{{0x8000, "Enable"}, {0x4000, "Masked"}}), c&0x7ff+1),
+		fmt.Sprintf("%s Count=%d", signed(c, []flag{{0x8000, "Enable"}, {0x4000, "Masked"}}), c&0x7ff+1),
 		fmt.Sprintf("Vector table: BAR=%d offset=%08x", table&7, table&^7),
 		fmt.Sprintf("PBA: BAR=%d offset=%08x", pba&7, pba&^7),
 	}
 }
 
-var expressTypes = [...]string{
-	0: "Endpoint", 1: "Legacy Endpoint", 4: "Root Port", 5: "Upstream Port", 6: "Downstream Port",
-	7: "PCI-Express to PCI Bridge", 8: "PCI to PCI-Express Bridge", 9: "Root Complex Integrated Endpoint", 10: "Root Complex Event Collector",
-}
-
 func express(p []byte) []string {
-	c, kind := le.Uint16(p[2:]), "unknown type"
-	if t := int(c >> 4 & 0xf); t < len(expressTypes) && expressTypes[t] != "" {
-		kind = expressTypes[t]
+	c := le.Uint16(p[2:])
+	kind := map[uint16]string{0: "Endpoint", 1: "Legacy Endpoint", 9: "Root Complex Integrated Endpoint"}[c>>4&0xf]
+	if kind == "" {
+		kind = fmt.Sprintf("type %d", c>>4&0xf)
 	}
-	reset := flagText(le.Uint32(p[4:]), []flagBit{{0x10000000, "FLReset"}})
+	reset := signed(le.Uint32(p[4:]), []flag{{0x10000000, "FLReset"}})
 	return []string{fmt.Sprintf("version %d, %s, link width x%d, %s", c&0xf, kind, le.Uint16(p[18:])>>4&0x3f, reset)}
 }
 
@@ -304,7 +259,7 @@ func (c *Config) barText(r *BAR) string {
 		}
 	}
 	if r.Size > 0 {
-		state += fmt.Sprintf(" [size=%s]", Size(r.Size))
+		state += fmt.Sprintf(" [size=%s]", size(r.Size))
 	}
 	return fmt.Sprintf("    Region %d: %s at %s%s%s\n", r.Index, kind, address, rights, state)
 }
@@ -317,10 +272,9 @@ func (c *Config) Text() string {
 		fmt.Fprintf(&b, " (prog-if %02x)", i)
 	}
 	fmt.Fprintf(&b, "\n    Subsystem: %04x:%04x\n", c.SubVendor, c.Subsystem)
-	fmt.Fprintf(&b, "    Control: %s\n", flagText(uint32(c.Command), commandBits))
+	fmt.Fprintf(&b, "    Control: %s\n", signed(uint32(c.Command), commandBits))
 	devsel := [...]string{"fast", "medium", "slow", "??"}[c.Status>>9&3]
-	fmt.Fprintf(&b, "    Status: %s DEVSEL=%s\n", flagText(uint32(c.Status), statusBits), devsel)
-	fmt.Fprintf(&b, "    Latency: %d, Cache Line Size: %d bytes\n", c.Latency, c.CacheLine)
+	fmt.Fprintf(&b, "    Status: %s DEVSEL=%s\n", signed(uint32(c.Status), statusBits), devsel)
 	if c.Pin > 0 && c.Pin <= 4 {
 		fmt.Fprintf(&b, "    Interrupt: pin %c routed to IRQ %d\n", 'A'+c.Pin-1, c.Line)
 	}

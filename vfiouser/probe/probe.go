@@ -1,11 +1,9 @@
 // Package probe describes the device of a vfio-user server: version and capabilities, regions
 // with their mappable areas, interrupts, and the decoded PCI configuration space.
 //
-// It changes nothing in the device: it negotiates, queries, and reads configuration space. If
-// the peer is not a vfio-user server, or ends the conversation, the error is a [Broken] with
-// the position in the peer's bytes.
+// It changes nothing in the device: it negotiates, queries, and reads configuration space.
 //
-// Everything runs on the caller's goroutine. The package has no state and no locks.
+// The package has no state and no locks. Two timers end a conversation that takes too long.
 package probe
 
 import (
@@ -14,11 +12,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
-	"os"
+	"io"
 	"strings"
+	"sync/atomic"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/umbra-gpu/umbra/vfiouser/client"
 	"github.com/umbra-gpu/umbra/vfiouser/wire"
 )
 
@@ -45,7 +46,6 @@ type Region struct {
 	Mmap   bool        `json:"mmap"`
 	Offset uint64      `json:"offset,omitempty"` // in its file
 	Areas  []wire.Area `json:"areas,omitempty"`  // that can be mapped; none with Mmap means all
-	Files  int         `json:"descriptors,omitempty"`
 }
 
 // IRQ is one interrupt index.
@@ -56,80 +56,163 @@ type IRQ struct {
 	Flags []string `json:"flags"`
 }
 
-// Broken is the error of a conversation that ended early.
-type Broken struct {
-	Offset  int64  // in the bytes that the peer sent
-	Request string // the request
-	Reading string // the part of the reply that was expected
-	Err     error
-}
-
-func (b *Broken) Error() string {
-	switch {
-	case errors.Is(b.Err, errSilent):
-		return fmt.Sprintf("%v; a vfio-user server is silent while another client is attached, other programs while they wait for a request of their own protocol", b.Err)
-	case b.Offset == 0 && errors.Is(b.Err, errClosed):
-		return fmt.Sprintf("%v before an answer; a vfio-user server does that while another client is attached, and any other program that does not understand the request", b.Err)
-	case b.Offset <= wire.HeaderSize && b.Request == wire.Version.String() && errors.Is(b.Err, ErrNonsense):
-		return fmt.Sprintf("no vfio-user server listens there: %v", b.Err)
-	}
-	return fmt.Sprintf("the conversation broke at byte %d of what the server sent, in %s of the reply to %s: %v", b.Offset, b.Reading, b.Request, b.Err)
-}
-
-func (b *Broken) Unwrap() error { return b.Err }
-
-// ErrNonsense is the error of bytes that are no vfio-user reply.
-var ErrNonsense = errors.New("not a vfio-user reply")
-
-var (
-	errSilent = errors.New("nothing answered")
-	errClosed = errors.New("the server closed the connection")
-)
-
-// silence is the part of the time in which the first byte must arrive. A server
-// answers VERSION without work, so the peer of a longer silence will not answer.
+// silence is the part of the time in which the answer to VERSION must arrive. A server gives it
+// without work, so the peer of a longer silence will not answer.
 const silence = 5
 
-// Probe asks the server at path about its device, for timeout at most. It gives up
-// after a fifth of that if the peer has sent nothing at all.
+// Probe asks the server at path about its device, for timeout at most. It gives up after a fifth
+// of that if the peer has not answered at all.
 func Probe(ctx context.Context, path string, timeout time.Duration) (*Device, error) {
-	whole, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("nothing more within %v", timeout))
-	defer cancel()
-	var d net.Dialer
-	nc, err := d.DialContext(whole, "unix", path)
+	fd, err := client.DialFD(path)
 	if err != nil {
 		return nil, err
 	}
-	defer nc.Close()
-	c := &conversation{nc: nc.(*net.UnixConn)}
-	expire := func() { _ = nc.SetDeadline(time.Unix(1, 0)) }
-	defer context.AfterFunc(whole, expire)()
-	wait := timeout / silence
-	c.firstByte = time.AfterFunc(wait, expire).Stop
-	defer c.firstByte()
-	dev := &Device{}
-	err = c.look(dev)
-	var b *Broken
-	if errors.Is(err, os.ErrDeadlineExceeded) && errors.As(err, &b) {
-		switch {
-		case ctx.Err() != nil:
-			b.Err = ctx.Err()
-		case b.Offset == 0:
-			b.Err = fmt.Errorf("%w within %v", errSilent, wait)
-		default:
-			b.Err = context.Cause(whole)
+	c, err := client.NewFD(fd, &client.Options{NoVersion: true, Timeout: timeout})
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	whole, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no answer within %v", timeout))
+	defer cancel()
+	defer context.AfterFunc(whole, func() { _ = c.Shutdown() })()
+	var silent atomic.Bool
+	first := time.AfterFunc(timeout/silence, func() {
+		silent.Store(true)
+		_ = c.Shutdown()
+	})
+	defer first.Stop()
+	d := &Device{}
+	err = d.negotiate(c)
+	if first.Stop(); err == nil {
+		err = d.describe(c)
+	} else {
+		err = explain(err, silent.Load(), timeout/silence)
+	}
+	if err != nil && whole.Err() != nil {
+		err = context.Cause(whole)
+	}
+	return d, err
+}
+
+// explain says what a peer may be that does not answer VERSION.
+func explain(err error, silent bool, after time.Duration) error {
+	switch {
+	case silent:
+		return fmt.Errorf("nothing answered within %v; a vfio-user server is silent while another client is attached, other programs while they wait for a request of their own protocol", after)
+	case errors.Is(err, io.EOF), errors.Is(err, unix.ECONNRESET), errors.Is(err, unix.EPIPE):
+		return errors.New("the server closed the connection before an answer; a vfio-user server does that while another client is attached, and any other program that does not understand the request")
+	case errors.Is(err, client.ErrProtocol):
+		return fmt.Errorf("no vfio-user server listens there: %w", err)
+	}
+	return err
+}
+
+func (d *Device) negotiate(c *client.Client) error {
+	m, err := c.Call(wire.Version, append(append([]byte{0, 0, 0, 0}, client.QEMUCapabilities...), 0))
+	if err != nil {
+		return err
+	}
+	caps, err := client.ParseVersion(m.Payload)
+	if err != nil {
+		return err
+	}
+	d.Version = fmt.Sprintf("%d.%d", caps.Major, caps.Minor)
+	var doc struct{ Capabilities json.RawMessage }
+	if text := m.Payload[wire.VersionSize:]; len(text) > 0 {
+		_ = json.Unmarshal(text[:len(text)-1], &doc) // ParseVersion has read it
+	}
+	d.Capabilities = doc.Capabilities
+	return nil
+}
+
+func (d *Device) describe(c *client.Client) error {
+	info, err := c.Info()
+	if err != nil {
+		return err
+	}
+	d.Reset, d.PCI = info.Flags&wire.DeviceFlagReset != 0, info.Flags&wire.DeviceFlagPCI != 0
+	const most = 256
+	if info.NumRegions > most || info.NumIRQs > most {
+		return fmt.Errorf("%w: %d regions, %d interrupts", client.ErrProtocol, info.NumRegions, info.NumIRQs)
+	}
+	for i := range info.NumRegions {
+		r, err := c.RegionInfo(int(i))
+		if r.File != nil {
+			r.File.Close()
+		}
+		if err != nil {
+			return fmt.Errorf("region %d: %w", i, err)
+		}
+		if r.Size > 0 {
+			d.Regions = append(d.Regions, Region{
+				Index: i, Name: name(regionNames, i), Size: r.Size, Offset: r.Offset, Areas: r.Areas,
+				Read: r.Flags&wire.RegionFlagRead != 0, Write: r.Flags&wire.RegionFlagWrite != 0, Mmap: r.Flags&wire.RegionFlagMmap != 0,
+			})
+		}
+		if i == configIndex && r.Size >= 64 {
+			p := make([]byte, min(r.Size, 4096))
+			if err := c.Read(configIndex, 0, p); err != nil {
+				return fmt.Errorf("configuration space: %w", err)
+			}
+			d.Config = Decode(p, d.Regions)
 		}
 	}
-	return dev, err
+	for i := range info.NumIRQs {
+		q, err := c.IRQInfo(int(i))
+		if err != nil {
+			return fmt.Errorf("interrupt %d: %w", i, err)
+		}
+		d.IRQs = append(d.IRQs, IRQ{Index: i, Name: name(irqNames, i), Count: q.Count, Flags: names(q.Flags, irqFlags)})
+	}
+	return nil
+}
+
+const configIndex = 7
+
+var (
+	regionNames = []string{"BAR0", "BAR1", "BAR2", "BAR3", "BAR4", "BAR5", "ROM", "configuration", "VGA"}
+	irqNames    = []string{"INTx", "MSI", "MSI-X", "ERR", "REQ"}
+	irqFlags    = []flag{{wire.IRQFlagEventFD, "eventfd"}, {wire.IRQFlagMaskable, "maskable"}, {wire.IRQFlagAutomasked, "automasked"}, {wire.IRQFlagNoResize, "noresize"}}
+)
+
+func name(names []string, i uint32) string {
+	if int(i) < len(names) {
+		return names[i]
+	}
+	return fmt.Sprintf("%d", i)
+}
+
+type flag struct {
+	mask uint32
+	name string
+}
+
+// names lists the flags that are set.
+func names(v uint32, flags []flag) []string {
+	out := []string{}
+	for _, f := range flags {
+		if v&f.mask != 0 {
+			out = append(out, f.name)
+		}
+	}
+	return out
 }
 
 // Text writes d for a person.
 func (d *Device) Text() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "vfio-user %s, capabilities %s\n", d.Version, orNone(string(d.Capabilities)))
-	fmt.Fprintf(&b, "device: PCI %v, reset %v\n\nRegions\n", yes(d.PCI), yes(d.Reset))
+	capabilities, yes := "none", map[bool]string{true: "yes", false: "no"}
+	if len(d.Capabilities) > 0 {
+		capabilities = string(d.Capabilities)
+	}
+	fmt.Fprintf(&b, "vfio-user %s, capabilities %s\n", d.Version, capabilities)
+	fmt.Fprintf(&b, "device: PCI %v, reset %v\n\nRegions\n", yes[d.PCI], yes[d.Reset])
 	for _, r := range d.Regions {
-		fmt.Fprintf(&b, "  %d %-13s %10s  %s\n", r.Index, r.Name, Size(r.Size), rights(r))
+		rights := "neither read nor write, the server says"
+		if r.Read || r.Write || r.Mmap {
+			rights = strings.TrimSpace(map[bool]string{true: "read "}[r.Read] + map[bool]string{true: "write "}[r.Write] + map[bool]string{true: "mmap"}[r.Mmap])
+		}
+		fmt.Fprintf(&b, "  %d %-13s %10s  %s\n", r.Index, r.Name, size(r.Size), rights)
 		for _, a := range r.Areas {
 			fmt.Fprintf(&b, "      mappable %#x-%#x\n", a.Offset, a.Offset+a.Size-1)
 		}
@@ -144,45 +227,12 @@ func (d *Device) Text() string {
 	return b.String()
 }
 
-func orNone(s string) string {
-	if s == "" {
-		return "none"
-	}
-	return s
-}
-
-func yes(b bool) string {
-	if b {
-		return "yes"
-	}
-	return "no"
-}
-
-func rights(r Region) string {
-	var out []string
-	for _, x := range []struct {
-		is   bool
-		name string
-	}{{r.Read, "read"}, {r.Write, "write"}, {r.Mmap, "mmap"}} {
-		if x.is {
-			out = append(out, x.name)
+// size is n as people and lspci write it.
+func size(n uint64) string {
+	for i, unit := range []string{"T", "G", "M", "K"} {
+		if shift := 40 - 10*i; n >= 1<<shift && n%(1<<shift) == 0 {
+			return fmt.Sprintf("%d%s", n>>shift, unit)
 		}
 	}
-	if len(out) == 0 {
-		return "neither read nor write, the server says"
-	}
-	return strings.Join(out, " ")
-}
-
-// Size is n as people and lspci write it.
-func Size(n uint64) string {
-	for _, u := range []struct {
-		shift uint
-		name  string
-	}{{40, "T"}, {30, "G"}, {20, "M"}, {10, "K"}} {
-		if n >= 1<<u.shift && n%(1<<u.shift) == 0 {
-			return fmt.Sprintf("%d%s", n>>u.shift, u.name)
-		}
-	}
-	return fmt.Sprintf("%d", n)
+	return fmt.Sprint(n)
 }
