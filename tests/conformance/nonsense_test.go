@@ -3,8 +3,7 @@ package conformance
 import (
 	"encoding/binary"
 	"io"
-	"net"
-	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -83,37 +82,30 @@ func TestSuiteOfNonsense(t *testing.T) {
 // answer that it waits for.
 func TestSuiteOfEndlessServers(t *testing.T) {
 	version := wire.Append(nil, wire.Header{ID: 1, Command: wire.Version, Size: 1 << 20, Flags: wire.TypeReply})
+	version = append(version, make([]byte, 1<<20)...)
 	request := wire.Message(wire.Header{ID: 1, Command: wire.DMARead}, make([]byte, wire.DMAAccessSize))
 	for name, say := range map[string]func(i int) []byte{
-		"a reply byte by byte": func(i int) []byte { return append(version, make([]byte, 1<<20)...)[i : i+1] },
+		"a reply byte by byte": func(i int) []byte { return version[i : i+1] },
 		"requests":             func(int) []byte { return request },
 	} {
 		t.Run(name, func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), "s")
-			l, err := net.Listen("unix", path)
-			require.NoError(t, err)
-			done := make(chan struct{})
-			go func() {
-				defer close(done)
+			l := listener(t)
+			var wg sync.WaitGroup
+			defer wg.Wait()
+			wg.Go(func() {
 				c, err := l.Accept()
 				if err != nil {
 					return
 				}
 				defer c.Close()
-				go func() { _, _ = io.Copy(io.Discard, c) }()
-				for i := range 2000 { // it ends if the suite does not
-					if _, err := c.Write(say(i)); err != nil {
-						return
-					}
+				wg.Go(func() { _, _ = io.Copy(io.Discard, c) })
+				for i := 0; err == nil; i = (i + 1) % len(version) {
+					_, err = c.Write(say(i))
 					time.Sleep(5 * time.Millisecond)
 				}
-			}()
-			defer func() {
-				l.Close()
-				<-done
-			}()
-			o := conformance.Options{Dial: conformance.DialPath(path), Timeout: 200 * time.Millisecond}
-			err = conformance.Run(t.Context(), o, func(conformance.Result) {})
+			})
+			o := conformance.Options{Dial: conformance.DialPath(l.Addr().String()), Timeout: 200 * time.Millisecond}
+			err := conformance.Run(t.Context(), o, func(conformance.Result) {})
 			require.ErrorContains(t, err, "VERSION got no answer in time")
 		})
 	}

@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -20,13 +19,10 @@ import (
 	"github.com/umbra-gpu/umbra/vfiouser/libvfiouser"
 )
 
-// sample is one of the library's own servers. Some end with each client: each
-// connection then starts another.
+// sample is the library's own server. It ends with each client: each connection starts another.
 type sample struct {
-	t    *testing.T
 	exe  string
 	path string
-	sampleKind
 
 	mu     sync.Mutex
 	cmd    *exec.Cmd
@@ -49,24 +45,19 @@ func builtLibrary(t *testing.T) fetch.LibVFIOUser {
 	return l
 }
 
-func newSample(t *testing.T, name string) *sample {
+func newSample(t *testing.T) *sample {
 	l := builtLibrary(t)
-	s := &sample{t: t, exe: l.Sample(name), path: filepath.Join(t.TempDir(), "s"), sampleKind: samples[name]}
+	s := &sample{exe: l.Sample("server"), path: filepath.Join(t.TempDir(), "s")}
 	t.Cleanup(s.stop)
 	return s
 }
 
-// dial connects to a server that has had no client: most samples serve one, and
-// a connection made while they end would be lost with them. Only one that
-// serves the next client as well is connected to again.
+// dial connects to a server that has had no client: the sample serves one, and a connection made
+// while it ends would be lost with it.
 func (s *sample) dial() (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
-	case s.cmd == nil:
-	case s.stays:
-		s.kill()
-	case s.once:
+	if s.cmd != nil {
 		select {
 		case <-s.ended: // its client has gone, and it goes as soon as it has a processor
 		case <-time.After(3 * time.Second): // its client is there: this is a second one
@@ -103,10 +94,6 @@ func (s *sample) start() error {
 		return err
 	}
 	cmd := exec.CommandContext(context.Background(), s.exe, s.path)
-	stdin, err := cmd.StdinPipe() // null reads it, and ends with it
-	if err != nil {
-		return err
-	}
 	if err := cmd.Start(); err != nil {
 		return err
 	}
@@ -114,7 +101,6 @@ func (s *sample) start() error {
 	ended := make(chan struct{})
 	go func() {
 		_ = cmd.Wait() // however it ends
-		stdin.Close()
 		close(ended)
 	}()
 	s.cmd, s.ended = cmd, ended
@@ -134,81 +120,35 @@ func (s *sample) kill() {
 	<-s.ended
 }
 
-// sampleKind is a sample's treatment of clients, and its known deviations from the
-// specification, by case.
-type sampleKind struct {
-	once  bool // it serves one client, and ends
-	stays bool // it serves one client only, and then continues to run
-	known map[string]string
-	// without are the families that do not apply.
-	without []string
+// knownDeviations of the library's sample, by case.
+var knownDeviations = map[string]string{
+	"region info/configuration space": configFlags,
+	"io fds/configuration space":      configFlags,
+	"io fds/all of each region":       configFlags,
+	"region access/BAR, last 4 bytes": "BAR0 is a time_t, and takes 8 bytes only",
 }
 
 const configFlags = "the library's own configuration space has no flags, and is no valid region for descriptors"
 
-var samples = map[string]sampleKind{
-	"server": {once: true, known: reasons(map[string][]string{
-		configFlags: {"region info/configuration space", "io fds/configuration space", "io fds/all of each region"},
-		"BAR0 is a time_t, and takes 8 bytes only": {"region access/BAR, last 4 bytes"},
-	})},
-	// It ends with a client that does not get through the negotiation, and takes
-	// those along that have connected by then.
-	"gpio-pci-idio-16": {without: []string{"negotiation", "disconnect", "descriptors"}, known: reasons(map[string][]string{
-		configFlags: {"region info/configuration space", "io fds/configuration space", "io fds/all of each region"},
-	})},
-	// It has no DMA.
-	"null": {stays: true, without: []string{"dma map", "dma unmap"}, known: reasons(map[string][]string{
-		configFlags: {"region info/configuration space", "io fds/configuration space", "io fds/all of each region"},
-		"a second connection ends the sample's program": {"disconnect/a second client"},
-		"a device without DMA has its messages answered unread": {
-			"reset/memory survives",
-			"pipelining/descriptors of messages in a row", "descriptors/200 refused DMA_MAPs",
-		},
-	})},
-}
-
-func reasons(lists map[string][]string) map[string]string {
-	out := map[string]string{}
-	for why, list := range lists {
-		for _, at := range list {
-			out[at] = why
+// TestSuiteOfSample: the suite finds exactly the known deviations of the library's own sample
+// server.
+func TestSuiteOfSample(t *testing.T) {
+	s := newSample(t)
+	passed, found := 0, map[string]string{}
+	require.NoError(t, conformance.Run(t.Context(), conformance.Options{Dial: s.dial}, func(r conformance.Result) {
+		at := r.Family + "/" + r.Name
+		switch {
+		case r.Outcome == conformance.Passed:
+			passed++
+		case r.Outcome == conformance.Failed && knownDeviations[at] != "":
+			found[at] = r.Found
+		case r.Outcome == conformance.Failed:
+			t.Errorf("%s (%s): %s", at, r.Mark, r.Found)
 		}
+	}))
+	for at := range knownDeviations {
+		require.Contains(t, found, at, "it is as specified now: take it off the list")
 	}
-	return out
-}
-
-// TestSuiteOfSamples: the suite finds exactly the known deviations of the library's own
-// sample servers.
-func TestSuiteOfSamples(t *testing.T) {
-	for name, kind := range samples {
-		t.Run(name, func(t *testing.T) {
-			s := newSample(t, name)
-			o := conformance.Options{Dial: s.dial, Families: slices.DeleteFunc(conformance.Families(), func(f string) bool {
-				return slices.Contains(kind.without, f)
-			})}
-			passed, found := 0, map[string]string{}
-			require.NoError(t, conformance.Run(t.Context(), o, func(r conformance.Result) {
-				switch r.Outcome {
-				case conformance.Passed:
-					passed++
-					if r.Mark == conformance.Choice {
-						t.Logf("server's choice: %s: %s: %s", r.Family, r.Name, r.Found)
-					}
-				case conformance.Failed:
-					at := r.Family + "/" + r.Name
-					found[at] = r.Found
-					if why := kind.known[at]; why != "" {
-						t.Logf("known: %s: %s: %s", at, r.Found, why)
-						return
-					}
-					t.Errorf("%s (%s): %s", at, r.Mark, r.Found)
-				}
-			}))
-			for at := range kind.known {
-				require.Contains(t, found, at, "it is as specified now: take it off the list")
-			}
-			require.Greater(t, passed, 140)
-			t.Logf("%d passed, %d deviate; the sample was started %d times", passed, len(found), s.starts)
-		})
-	}
+	require.Greater(t, passed, 140)
+	t.Logf("%d passed, %d deviate; the sample was started %d times", passed, len(found), s.starts)
 }
