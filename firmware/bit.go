@@ -14,39 +14,26 @@ const (
 // BITHeader opens the BIOS Information Table: a list of tokens, each a
 // pointer to data of one kind.
 type BITHeader struct {
-	ID         uint16 `json:"id"`
-	Signature  uint32 `json:"signature"`
-	Version    uint16 `json:"version"`
-	HeaderSize uint8  `json:"header_size"`
-	TokenSize  uint8  `json:"token_size"`
-	Tokens     uint8  `json:"tokens"`
-	Checksum   uint8  `json:"checksum"`
+	ID         uint16 `json:"id" rom:"00" means:"b8ff"`
+	Signature  uint32 `json:"signature" rom:"02 text4" means:"structure name"`
+	Version    uint16 `json:"version" rom:"06" means:"1.00 is 0100, in BCD"`
+	HeaderSize uint8  `json:"header_size" rom:"08" means:"bytes in this header"`
+	TokenSize  uint8  `json:"token_size" rom:"09" means:"bytes in one token"`
+	Tokens     uint8  `json:"tokens" rom:"0a decimal" means:"number of tokens"`
+	Checksum   uint8  `json:"checksum" rom:"0b" means:"makes the header's bytes add up to 0"`
 }
 
-var bitHeaderLayout = layout[BITHeader]{"BIT header", 0x0c, []row{
-	f(0x00, 2, "ID", "b8ff"),
-	f(0x02, 4, "Signature", "structure name").as(text4),
-	f(0x06, 2, "Version", "1.00 is 0100, in BCD"),
-	f(0x08, 1, "HeaderSize", "bytes in this header"),
-	f(0x09, 1, "TokenSize", "bytes in one token"),
-	f(0x0a, 1, "Tokens", "number of tokens").as(decimal),
-	f(0x0b, 1, "Checksum", "makes the header's bytes add up to 0"),
-}}
+var bitHeaderLayout = layoutOf[BITHeader]("BIT header", 0x0c)
 
 // bitToken is one entry of the BIT.
 type bitToken struct {
-	ID      uint8
-	Version uint8
-	Size    uint16
-	Pointer uint16
+	ID      uint8  `rom:"00" means:"kind of the data"`
+	Version uint8  `rom:"01" means:"version of the data"`
+	Size    uint16 `rom:"02" means:"bytes of data"`
+	Pointer uint16 `rom:"04 ptr" means:"the data"`
 }
 
-var bitTokenLayout = layout[bitToken]{"BIT token", 6, []row{
-	f(0x00, 1, "ID", "kind of the data"),
-	f(0x01, 1, "Version", "version of the data"),
-	f(0x02, 2, "Size", "bytes of data"),
-	f(0x04, 2, "Pointer", "the data").ptr(),
-}}
+var bitTokenLayout = layoutOf[bitToken]("BIT token", 6)
 
 // tokenNames are the names of tokens whose data is understood. Other tokens are kept raw.
 var tokenNames = map[uint8]string{
@@ -58,15 +45,15 @@ var tokenNames = map[uint8]string{
 
 // Info is the 'i' token, version 2: the version of the VBIOS.
 type Info struct {
-	Micro      uint8  `json:"micro"`
-	Minor      uint8  `json:"minor"`
-	Chip       uint8  `json:"chip"`
-	Major      uint8  `json:"major"`
-	Patch      uint8  `json:"patch"`
-	Feature    uint8  `json:"feature"`
-	DACLoad    uint16 `json:"dac_load"`
-	Date       string `json:"date"`
-	RealDevice uint16 `json:"real_device"`
+	Micro      uint8  `json:"micro" rom:"00" means:"version, fourth part"`
+	Minor      uint8  `json:"minor" rom:"01" means:"version, third part"`
+	Chip       uint8  `json:"chip" rom:"02" means:"version, second part: the chip; 00 is GF100"`
+	Major      uint8  `json:"major" rom:"03" means:"version, first part: the family; 70 is GT21x and Fermi"`
+	Patch      uint8  `json:"patch" rom:"04" means:"version, fifth part: the board vendor's"`
+	Feature    uint8  `json:"feature" rom:"05" means:"feature bits; 4 is a mobile board"`
+	DACLoad    uint16 `json:"dac_load" rom:"0d ptr" means:"analog load detection values"`
+	Date       string `json:"date" rom:"0f.8" means:"build date"`
+	RealDevice uint16 `json:"real_device" rom:"17" means:"device id behind a bridge chip, else 0"`
 }
 
 // Version is the version as tools print it, such as 70.00.21.00.02.
@@ -74,175 +61,93 @@ func (i Info) Version() string {
 	return fmt.Sprintf("%02x.%02x.%02x.%02x.%02x", i.Major, i.Chip, i.Minor, i.Micro, i.Patch)
 }
 
-var infoLayout = layout[Info]{"BIT 'i'", 0x20, []row{
-	f(0x00, 1, "Micro", "version, fourth part"),
-	f(0x01, 1, "Minor", "version, third part"),
-	f(0x02, 1, "Chip", "version, second part: the chip; 00 is GF100"),
-	f(0x03, 1, "Major", "version, first part: the family; 70 is GT21x and Fermi"),
-	f(0x04, 1, "Patch", "version, fifth part: the board vendor's"),
-	f(0x05, 1, "Feature", "feature bits; 4 is a mobile board"),
-	f(0x0d, 2, "DACLoad", "analog load detection values").ptr(),
-	f(0x0f, 8, "Date", "build date"),
-	f(0x17, 2, "RealDevice", "device id behind a bridge chip, else 0"),
-}}
+var infoLayout = layoutOf[Info]("BIT 'i'", 0x20)
 
-// initPointers is the 'I' token, version 1: where the init scripts and their tables are.
-type initPointers struct {
-	ScriptTable     uint16
-	MacroIndex      uint16
-	Macro           uint16
-	Condition       uint16
-	IOCondition     uint16
-	IOFlagCondition uint16
-	Function        uint16
-	ExtraScript     uint16
-	Xlat            uint16
+// InitTables is the 'I' token, version 1. Scripts run in order when a driver finds the board not
+// yet set up; each must end with an opcode that ends it, 71 (DONE). The tables that scripts may use
+// are given by their place only.
+type InitTables struct {
+	Scripts         []HexBytes `json:"scripts"`
+	Extra           HexBytes   `json:"extra,omitempty"` // runs last
+	ScriptTable     uint16     `json:"-" rom:"00 ptr" means:"script table: pointers, ended by 0"`
+	MacroIndex      uint16     `json:"macro_index" rom:"02 ptr" means:"macro index table"`
+	Macro           uint16     `json:"macro" rom:"04 ptr" means:"macro table: register, value"`
+	Condition       uint16     `json:"condition" rom:"06 ptr" means:"condition table: register, mask, value"`
+	IOCondition     uint16     `json:"io_condition" rom:"08 ptr" means:"I/O port condition table"`
+	IOFlagCondition uint16     `json:"io_flag_condition" rom:"0a ptr" means:"I/O flag condition table"`
+	Function        uint16     `json:"function" rom:"0c ptr" means:"function table"`
+	ExtraScript     uint16     `json:"-" rom:"0e ptr" means:"script that runs after the others"`
+	Xlat            uint16     `json:"xlat" rom:"10 ptr" means:"translation tables"`
 }
 
-var initLayout = layout[initPointers]{"BIT 'I'", 0x1c, []row{
-	f(0x00, 2, "ScriptTable", "script table: pointers, ended by 0").ptr(),
-	f(0x02, 2, "MacroIndex", "macro index table").ptr(),
-	f(0x04, 2, "Macro", "macro table: register, value").ptr(),
-	f(0x06, 2, "Condition", "condition table: register, mask, value").ptr(),
-	f(0x08, 2, "IOCondition", "I/O port condition table").ptr(),
-	f(0x0a, 2, "IOFlagCondition", "I/O flag condition table").ptr(),
-	f(0x0c, 2, "Function", "function table").ptr(),
-	f(0x0e, 2, "ExtraScript", "script that runs after the others").ptr(),
-	f(0x10, 2, "Xlat", "translation tables").ptr(),
-}}
+var initLayout = layoutOf[InitTables]("BIT 'I'", 0x1c)
 
-// clockPointers is the 'C' token, version 2.
-type clockPointers struct {
-	PLLTable uint32
+// Clocks is the 'C' token, version 2, with the PLL table, version 4.0.
+type Clocks struct {
+	PLLs     []PLL  `json:"plls"` // at most 255
+	PLLTable uint32 `json:"-" rom:"00 ptr" means:"PLL table"`
 }
 
-var clockLayout = layout[clockPointers]{"BIT 'C'", 4, []row{
-	f(0x00, 4, "PLLTable", "PLL table").ptr(),
-}}
+var clockLayout = layoutOf[Clocks]("BIT 'C'", 4)
 
 // Perf is the 'P' token, version 2: pointers to the performance, voltage,
 // thermal and power tables, 0 where there is none. The tables themselves are
 // not decoded.
 type Perf struct {
-	Perf        uint32 `json:"perf"`
-	RAMMap      uint32 `json:"ram_map"`
-	Timing      uint32 `json:"timing"`
-	Volt        uint32 `json:"volt"`
-	Therm       uint32 `json:"therm"`
-	Unk14       uint32 `json:"unk14"`
-	Unk18       uint32 `json:"unk18"`
-	Unk1c       uint32 `json:"unk1c"`
-	VoltMap     uint32 `json:"volt_map"`
-	Unk24       uint32 `json:"unk24"`
-	PowerSense  uint32 `json:"power_sense"`
-	PowerBudget uint32 `json:"power_budget"`
-	Boost       uint32 `json:"boost"`
-	CStep       uint32 `json:"clock_steps"`
-	BaseClock   uint32 `json:"base_clock"`
-	Unk3c       uint32 `json:"unk3c"`
-	Unk40       uint32 `json:"unk40"`
-	Unk44       uint32 `json:"unk44"`
-	Unk48       uint32 `json:"unk48"`
-	Unk4c       uint32 `json:"unk4c"`
-	Unk50       uint32 `json:"unk50"`
-	Unk54       uint32 `json:"unk54"`
-	Fan         uint32 `json:"fan"`
+	Perf        uint32 `json:"perf" rom:"00 ptr" means:"performance levels"`
+	RAMMap      uint32 `json:"ram_map" rom:"04 ptr" means:"memory timing map"`
+	Timing      uint32 `json:"timing" rom:"08 ptr" means:"memory timings"`
+	Volt        uint32 `json:"volt" rom:"0c ptr" means:"voltages"`
+	Therm       uint32 `json:"therm" rom:"10 ptr" means:"thermal thresholds"`
+	Unk14       uint32 `json:"unk14" rom:"14 ptr"`
+	Unk18       uint32 `json:"unk18" rom:"18 ptr"`
+	Unk1c       uint32 `json:"unk1c" rom:"1c ptr" means:"a script"`
+	VoltMap     uint32 `json:"volt_map" rom:"20 ptr" means:"voltage map"`
+	Unk24       uint32 `json:"unk24" rom:"24 ptr"`
+	PowerSense  uint32 `json:"power_sense" rom:"28 ptr" means:"current sensors"`
+	PowerBudget uint32 `json:"power_budget" rom:"2c ptr" means:"power limits"`
+	Boost       uint32 `json:"boost" rom:"30 ptr" means:"clock ranges"`
+	CStep       uint32 `json:"clock_steps" rom:"34 ptr" means:"clock steps"`
+	BaseClock   uint32 `json:"base_clock" rom:"38 ptr" means:"virtual performance states"`
+	Unk3c       uint32 `json:"unk3c" rom:"3c ptr"`
+	Unk40       uint32 `json:"unk40" rom:"40 ptr"`
+	Unk44       uint32 `json:"unk44" rom:"44 ptr"`
+	Unk48       uint32 `json:"unk48" rom:"48 ptr"`
+	Unk4c       uint32 `json:"unk4c" rom:"4c ptr"`
+	Unk50       uint32 `json:"unk50" rom:"50 ptr"`
+	Unk54       uint32 `json:"unk54" rom:"54 ptr"`
+	Fan         uint32 `json:"fan" rom:"58 ptr" means:"fan"`
 }
 
-var perfLayout = layout[Perf]{"BIT 'P'", 0x5c, []row{
-	f(0x00, 4, "Perf", "performance levels").ptr(),
-	f(0x04, 4, "RAMMap", "memory timing map").ptr(),
-	f(0x08, 4, "Timing", "memory timings").ptr(),
-	f(0x0c, 4, "Volt", "voltages").ptr(),
-	f(0x10, 4, "Therm", "thermal thresholds").ptr(),
-	f(0x14, 4, "Unk14", "").ptr(),
-	f(0x18, 4, "Unk18", "").ptr(),
-	f(0x1c, 4, "Unk1c", "a script").ptr(),
-	f(0x20, 4, "VoltMap", "voltage map").ptr(),
-	f(0x24, 4, "Unk24", "").ptr(),
-	f(0x28, 4, "PowerSense", "current sensors").ptr(),
-	f(0x2c, 4, "PowerBudget", "power limits").ptr(),
-	f(0x30, 4, "Boost", "clock ranges").ptr(),
-	f(0x34, 4, "CStep", "clock steps").ptr(),
-	f(0x38, 4, "BaseClock", "virtual performance states").ptr(),
-	f(0x3c, 4, "Unk3c", "").ptr(),
-	f(0x40, 4, "Unk40", "").ptr(),
-	f(0x44, 4, "Unk44", "").ptr(),
-	f(0x48, 4, "Unk48", "").ptr(),
-	f(0x4c, 4, "Unk4c", "").ptr(),
-	f(0x50, 4, "Unk50", "").ptr(),
-	f(0x54, 4, "Unk54", "").ptr(),
-	f(0x58, 4, "Fan", "fan").ptr(),
-}}
+var perfLayout = layoutOf[Perf]("BIT 'P'", 0x5c)
 
 // Panels is the 'D' token, version 1.
 type Panels struct {
-	Unk00      uint16 `json:"unk00"`
-	PanelTable uint16 `json:"panel_table"`
+	Unk00      uint16 `json:"unk00" rom:"00"`
+	PanelTable uint16 `json:"panel_table" rom:"02 ptr" means:"flat panel table"`
 }
 
-var panelsLayout = layout[Panels]{"BIT 'D'", 4, []row{
-	f(0x00, 2, "Unk00", ""),
-	f(0x02, 2, "PanelTable", "flat panel table").ptr(),
-}}
+var panelsLayout = layoutOf[Panels]("BIT 'D'", 4)
 
 // LVDS is the 'L' token, version 1.
 type LVDS struct {
-	ManufacturerTable uint16 `json:"manufacturer_table"`
+	ManufacturerTable uint16 `json:"manufacturer_table" rom:"00 ptr" means:"LVDS manufacturer table"`
 }
 
-var lvdsLayout = layout[LVDS]{"BIT 'L'", 2, []row{
-	f(0x00, 2, "ManufacturerTable", "LVDS manufacturer table").ptr(),
-}}
+var lvdsLayout = layoutOf[LVDS]("BIT 'L'", 2)
 
 // TMDS is the 'T' token, version 1.
 type TMDS struct {
-	Table uint16 `json:"table"`
+	Table uint16 `json:"table" rom:"00 ptr" means:"TMDS table"`
 }
 
-var tmdsLayout = layout[TMDS]{"BIT 'T'", 2, []row{
-	f(0x00, 2, "Table", "TMDS table").ptr(),
-}}
+var tmdsLayout = layoutOf[TMDS]("BIT 'T'", 2)
 
-// analogPointers is the 'A' token, version 1.
-type analogPointers struct {
-	LoadTable uint16
-	Unk02     uint8
-}
-
-var analogLayout = layout[analogPointers]{"BIT 'A'", 3, []row{
-	f(0x00, 2, "LoadTable", "analog load table").ptr(),
-	f(0x02, 1, "Unk02", ""),
-}}
-
-// tableHeader is the header of tables that begin with their own geometry in this order.
-type tableHeader struct {
-	Version    uint8
-	HeaderSize uint8
-	EntrySize  uint8
-	Entries    uint8
-}
-
-var tableHeaderRows = []row{
-	f(0x00, 1, "Version", "table version").as(version8),
-	f(0x01, 1, "HeaderSize", "bytes in this header"),
-	f(0x02, 1, "EntrySize", "bytes in one entry"),
-	f(0x03, 1, "Entries", "number of entries").as(decimal),
-}
-
-// Analog is the analog load table of the 'A' token: version 1.0, two entries
-// of four bytes.
+// Analog is the 'A' token, version 1, with the analog load table, version 1.0.
 type Analog struct {
-	Loads []uint32 `json:"loads"`
-	Unk02 uint8    `json:"unk02"`
+	Loads     []uint32 `json:"loads"` // two
+	LoadTable uint16   `json:"-" rom:"00 ptr" means:"analog load table"`
+	Unk02     uint8    `json:"unk02" rom:"02"`
 }
 
-const analogVersion = 0x10
-
-var analogTableLayout = layout[tableHeader]{"analog load table", 4, tableHeaderRows}
-
-type analogLoad struct{ Load uint32 }
-
-var analogLoadLayout = layout[analogLoad]{"analog load", 4, []row{
-	f(0x00, 4, "Load", "load detection value"),
-}}
+var analogLayout = layoutOf[Analog]("BIT 'A'", 3)

@@ -93,6 +93,16 @@ func put[T any](b *builder, l layout[T], v *T) (at, size int, err error) {
 	return at, l.size, l.encode(buf, at, v)
 }
 
+// encodeAll writes structures one behind the other, at in the image.
+func encodeAll[T any](b []byte, at int, l layout[T], list []T) error {
+	for i := range list {
+		if err := l.encode(b[i*l.size:], at+i*l.size, &list[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (b *builder) headers(d *Description) error {
 	buf, err := b.pin(0, romHeaderLayout.size, romHeaderLayout.name)
 	if err != nil {
@@ -134,21 +144,13 @@ func (b *builder) dcb(d *DCB) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	header := dcbHeader{
-		Version: d.Version, HeaderSize: uint8(dcbLayout.size), Entries: uint8(n), EntrySize: uint8(dcbOutputLayout.size), Signature: dcbSignature,
-		I2C: d.I2C, GPIO: d.GPIO, InputDevices: d.InputDevices, PersonalCinema: d.PersonalCinema, SpreadSpectrum: d.SpreadSpectrum,
-		I2CDevices: d.I2CDevices, Connectors: d.Connectors, Flags: d.Flags, HDTV: d.HDTV, Switched: d.Switched,
-	}
+	header := *d
+	header.HeaderSize, header.Entries = uint8(dcbLayout.size), uint8(n)
+	header.EntrySize, header.Signature = uint8(dcbOutputLayout.size), dcbSignature
 	if err := dcbLayout.encode(buf, d.Offset, &header); err != nil {
 		return 0, err
 	}
-	for i := range d.Outputs {
-		at := dcbLayout.size + i*dcbOutputLayout.size
-		if err := dcbOutputLayout.encode(buf[at:], d.Offset+at, &d.Outputs[i]); err != nil {
-			return 0, err
-		}
-	}
-	return d.Offset, nil
+	return d.Offset, encodeAll(buf[dcbLayout.size:], d.Offset+dcbLayout.size, dcbOutputLayout, d.Outputs)
 }
 
 // bit lays out the BIT, its tokens and what they point to.
@@ -197,13 +199,7 @@ func (b *builder) bit(d *Description) error {
 		}
 		tokens = append(tokens, t)
 	}
-	for i := range tokens {
-		at := bitHeaderLayout.size + i*bitTokenLayout.size
-		if err := bitTokenLayout.encode(buf[at:], d.BITOffset+at, &tokens[i]); err != nil {
-			return err
-		}
-	}
-	return nil
+	return encodeAll(buf[bitHeaderLayout.size:], d.BITOffset+bitHeaderLayout.size, bitTokenLayout, tokens)
 }
 
 func (b *builder) rawToken(t RawToken) (bitToken, error) {

@@ -7,60 +7,29 @@ const (
 	dcbHeaderLeast = 0x17 // newer headers have more pointers
 )
 
-// DCB is the device control block, version 3.0 to 4.1: the outputs of the
-// board and where to find the tables about them. The tables are not decoded.
+// DCB is the device control block, version 3.0 to 4.1: the outputs of the board and where to find
+// the tables about them. The tables are not decoded.
 type DCB struct {
 	Offset         int         `json:"offset"`
-	Version        uint8       `json:"version"`
-	I2C            uint16      `json:"i2c"`
-	GPIO           uint16      `json:"gpio"`
-	InputDevices   uint16      `json:"input_devices"`
-	PersonalCinema uint16      `json:"personal_cinema"`
-	SpreadSpectrum uint16      `json:"spread_spectrum"`
-	I2CDevices     uint16      `json:"i2c_devices"`
-	Connectors     uint16      `json:"connectors"`
-	Flags          uint8       `json:"flags"`
-	HDTV           uint16      `json:"hdtv"`
-	Switched       uint16      `json:"switched"`
+	Version        uint8       `json:"version" rom:"00 version8" means:"table version"`
+	HeaderSize     uint8       `json:"-" rom:"01" means:"bytes in this header"`
+	Entries        uint8       `json:"-" rom:"02 decimal" means:"number of outputs"`
+	EntrySize      uint8       `json:"-" rom:"03" means:"bytes in one output entry"`
+	I2C            uint16      `json:"i2c" rom:"04 ptr" means:"I2C bus table"`
+	Signature      uint32      `json:"-" rom:"06" means:"4edcbdcb"`
+	GPIO           uint16      `json:"gpio" rom:"0a ptr" means:"GPIO table"`
+	InputDevices   uint16      `json:"input_devices" rom:"0c ptr" means:"input device table"`
+	PersonalCinema uint16      `json:"personal_cinema" rom:"0e ptr" means:"personal cinema table"`
+	SpreadSpectrum uint16      `json:"spread_spectrum" rom:"10 ptr" means:"spread spectrum table"`
+	I2CDevices     uint16      `json:"i2c_devices" rom:"12 ptr" means:"external device table"`
+	Connectors     uint16      `json:"connectors" rom:"14 ptr" means:"connector table"`
+	Flags          uint8       `json:"flags" rom:"16" means:"board flags"`
+	HDTV           uint16      `json:"hdtv" rom:"17 ptr" means:"HDTV translation table"`
+	Switched       uint16      `json:"switched" rom:"19 ptr" means:"switched output table"`
 	Outputs        []DCBOutput `json:"outputs"` // at most 255
 }
 
-// dcbHeader is the DCB in the image, without its outputs.
-type dcbHeader struct {
-	Version        uint8
-	HeaderSize     uint8
-	Entries        uint8
-	EntrySize      uint8
-	I2C            uint16
-	Signature      uint32
-	GPIO           uint16
-	InputDevices   uint16
-	PersonalCinema uint16
-	SpreadSpectrum uint16
-	I2CDevices     uint16
-	Connectors     uint16
-	Flags          uint8
-	HDTV           uint16
-	Switched       uint16
-}
-
-var dcbLayout = layout[dcbHeader]{"DCB", 0x1b, []row{
-	f(0x00, 1, "Version", "table version").as(version8),
-	f(0x01, 1, "HeaderSize", "bytes in this header"),
-	f(0x02, 1, "Entries", "number of outputs").as(decimal),
-	f(0x03, 1, "EntrySize", "bytes in one output entry"),
-	f(0x04, 2, "I2C", "I2C bus table").ptr(),
-	f(0x06, 4, "Signature", "4edcbdcb"),
-	f(0x0a, 2, "GPIO", "GPIO table").ptr(),
-	f(0x0c, 2, "InputDevices", "input device table").ptr(),
-	f(0x0e, 2, "PersonalCinema", "personal cinema table").ptr(),
-	f(0x10, 2, "SpreadSpectrum", "spread spectrum table").ptr(),
-	f(0x12, 2, "I2CDevices", "external device table").ptr(),
-	f(0x14, 2, "Connectors", "connector table").ptr(),
-	f(0x16, 1, "Flags", "board flags"),
-	f(0x17, 2, "HDTV", "HDTV translation table").ptr(),
-	f(0x19, 2, "Switched", "switched output table").ptr(),
-}}
+var dcbLayout = layoutOf[DCB]("DCB", 0x1b)
 
 // Output types in a DCB output entry.
 const (
@@ -75,16 +44,16 @@ const (
 
 // DCBOutput is one output path of the board.
 type DCBOutput struct {
-	Type      uint8  `json:"type"`      // OutputAnalog ...
-	I2C       uint8  `json:"i2c"`       // I2C bus of the monitor's EDID, 15 for none
-	Heads     uint8  `json:"heads"`     // mask of display heads that can drive it
-	Connector uint8  `json:"connector"` // index in the connector table
-	Bus       uint8  `json:"bus"`       // outputs of the same bus cannot be used together
-	Location  uint8  `json:"location"`  // 0 on the chip, 1 on the board
-	Unk22     uint8  `json:"unk22"`
-	OR        uint8  `json:"or"` // mask of output resources
-	Unk28     uint8  `json:"unk28"`
-	Specific  uint32 `json:"specific"` // second dword, depends on Type
+	Type      uint8  `json:"type" rom:"00.4 3:0 output" means:"kind of output"`
+	I2C       uint8  `json:"i2c" rom:"00.4 7:4 decimal" means:"I2C bus of the EDID, 15 for none"`
+	Heads     uint8  `json:"heads" rom:"00.4 11:8" means:"mask of display heads"`
+	Connector uint8  `json:"connector" rom:"00.4 15:12 decimal" means:"connector"`
+	Bus       uint8  `json:"bus" rom:"00.4 19:16 decimal" means:"outputs of one bus exclude each other"`
+	Location  uint8  `json:"location" rom:"00.4 21:20 location" means:"where the encoder is"`
+	Unk22     uint8  `json:"unk22" rom:"00.4 23:22"`
+	OR        uint8  `json:"or" rom:"00.4 27:24" means:"mask of output resources"`
+	Unk28     uint8  `json:"unk28" rom:"00.4 31:28"`
+	Specific  uint32 `json:"specific" rom:"04" means:"depends on the kind"`
 }
 
 var outputTypeName = oneOf(map[uint64]string{
@@ -92,15 +61,4 @@ var outputTypeName = oneOf(map[uint64]string{
 	OutputEnd: "end of list", OutputUnused: "unused",
 })
 
-var dcbOutputLayout = layout[DCBOutput]{"DCB output", 8, []row{
-	bits(0x00, 4, 3, 0, "Type", "kind of output").as(outputTypeName),
-	bits(0x00, 4, 7, 4, "I2C", "I2C bus of the EDID").as(decimal),
-	bits(0x00, 4, 11, 8, "Heads", "mask of display heads"),
-	bits(0x00, 4, 15, 12, "Connector", "connector").as(decimal),
-	bits(0x00, 4, 19, 16, "Bus", "outputs of one bus exclude each other").as(decimal),
-	bits(0x00, 4, 21, 20, "Location", "where the encoder is").as(oneOf(map[uint64]string{0: "chip", 1: "board"})),
-	bits(0x00, 4, 23, 22, "Unk22", ""),
-	bits(0x00, 4, 27, 24, "OR", "mask of output resources"),
-	bits(0x00, 4, 31, 28, "Unk28", ""),
-	f(0x04, 4, "Specific", "depends on the kind"),
-}}
+var dcbOutputLayout = layoutOf[DCBOutput]("DCB output", 8)

@@ -49,24 +49,12 @@ type Description struct {
 	DCB *DCB `json:"dcb,omitempty"`
 }
 
-// Clocks is the 'C' token, version 2, with the PLL table, version 4.0.
-type Clocks struct {
-	PLLs []PLL `json:"plls"` // at most 255
-}
-
-// InitTables is the 'I' token, version 1. Scripts run in order when a driver
-// finds the board not yet set up; each must end with an opcode that ends it,
-// 71 (DONE). The tables that scripts may use are given by their place only.
-type InitTables struct {
-	Scripts         []HexBytes `json:"scripts"`
-	Extra           HexBytes   `json:"extra,omitempty"` // runs last
-	MacroIndex      uint16     `json:"macro_index"`
-	Macro           uint16     `json:"macro"`
-	Condition       uint16     `json:"condition"`
-	IOCondition     uint16     `json:"io_condition"`
-	IOFlagCondition uint16     `json:"io_flag_condition"`
-	Function        uint16     `json:"function"`
-	Xlat            uint16     `json:"xlat"`
+// ramConfigs is how many RAM configurations scripts have values for.
+func (d *Description) ramConfigs() int {
+	if d.Memory == nil {
+		return 0
+	}
+	return int(d.Memory.Groups)
 }
 
 // RawToken is a BIT token of the image whose data is not understood.

@@ -7,12 +7,11 @@
 // whether a driver can use the image on one device; [Show] prints it.
 // [GF100] describes the image that Linux' nouveau takes without a warning.
 //
-// The layouts are data. Each structure is one table, a row per field: offset,
-// width, name, meaning. The builder, the parser and the printer read the same
-// rows, so an offset is written down once. Offsets and names follow the PCI
-// Firmware Specification (ROM header, PCIR), NVIDIA's published BIOS
-// Information Table and Device Control Block documents (BIT, DCB) and
-// envytools' nvbios (the rest). All fields are little endian.
+// The layouts are data: a structure is a Go type whose fields have tags with offset, width and
+// meaning. The builder, the parser and the printer read the same tags, so an offset is written
+// down once. Offsets and names follow the PCI Firmware Specification (ROM header, PCIR), NVIDIA's
+// published BIOS Information Table and Device Control Block documents (BIT, DCB) and envytools'
+// nvbios (the rest). All fields are little endian.
 //
 // The package holds no microcode. The FECS, GPCCS and PMU falcons are emulated
 // at their mailboxes, which are registers, so no byte of theirs is needed here.

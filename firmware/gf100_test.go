@@ -2,7 +2,6 @@ package firmware_test
 
 import (
 	"bytes"
-	"encoding/json"
 	"flag"
 	"os"
 	"testing"
@@ -175,18 +174,4 @@ func TestShowGolden(t *testing.T) {
 	want, err := os.ReadFile(golden)
 	require.NoError(t, err)
 	require.Equal(t, string(want), out.String(), "run the test with -update if the change is meant")
-}
-
-func TestDescriptionJSON(t *testing.T) {
-	d := firmware.GF100(firmware.Options{})
-	text, err := json.Marshal(d)
-	require.NoError(t, err)
-	var back firmware.Description
-	require.NoError(t, json.Unmarshal(text, &back))
-	require.Equal(t, d, back)
-
-	img, err := firmware.Parse(gf100(t))
-	require.NoError(t, err)
-	_, err = json.Marshal(img)
-	require.NoError(t, err)
 }

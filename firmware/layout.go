@@ -1,43 +1,29 @@
 package firmware
 
 import (
+	"encoding/binary"
 	"fmt"
 	"reflect"
 	"strings"
 )
 
-// A row is one field of a structure in the image. Its name is the name of the
-// Go field that holds the value: an unsigned integer, or a string for text.
+// A row is one field of a structure in the image: a field of a Go structure, an unsigned integer
+// or a string, with tags:
+//
+//	rom:"OFFSET[.WIDTH] [HIGH:LOW] [READING]" means:"MEANING"
+//
+// Offset and width are in bytes, the offset in hexadecimal; the width is the type's if omitted.
+// HIGH:LOW are the bits within the width, both inclusive, all if omitted. READING names one of
+// readings, or is ptr: an offset in the VBIOS, 0 for none.
 type row struct {
-	offset  int // bytes from the start of the structure
-	width   int // bytes
-	hi, lo  int // bit range within the width, both inclusive
+	index   []int // of the field
+	offset  int
+	width   int
+	hi, lo  int
 	name    string
 	meaning string
 	text    func(uint64) string // prints the value in words, may be nil
-	isPtr   bool                // an offset in the VBIOS, 0 for none
-}
-
-// f is a field that fills its width.
-func f(offset, width int, name, meaning string) row {
-	return row{offset: offset, width: width, hi: width*8 - 1, name: name, meaning: meaning}
-}
-
-// bits is a field of bits hi:lo in a word of width bytes.
-func bits(offset, width, hi, lo int, name, meaning string) row {
-	return row{offset: offset, width: width, hi: hi, lo: lo, name: name, meaning: meaning}
-}
-
-// as adds a reading in words.
-func (r row) as(text func(uint64) string) row {
-	r.text = text
-	return r
-}
-
-// ptr marks an offset in the VBIOS.
-func (r row) ptr() row {
-	r.text, r.isPtr = pointer, true
-	return r
+	isPtr   bool
 }
 
 func (r row) whole() bool { return r.lo == 0 && r.hi == r.width*8-1 }
@@ -45,12 +31,42 @@ func (r row) whole() bool { return r.lo == 0 && r.hi == r.width*8-1 }
 // max is the largest value the field holds.
 func (r row) max() uint64 { return 1<<(r.hi-r.lo+1) - 1 }
 
-// A layout is one structure: its rows and its full size in bytes. T is the Go
-// type that holds its values.
+// A layout is one structure: its rows and its full size in bytes. T is the Go type that holds its
+// values.
 type layout[T any] struct {
 	name string
 	size int
 	rows []row
+}
+
+// layoutOf reads the tags of T, whose structure has a name and a size in bytes.
+func layoutOf[T any](name string, size int) layout[T] {
+	l := layout[T]{name: name, size: size}
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[T]()) {
+		tag, ok := f.Tag.Lookup("rom")
+		if !ok {
+			continue
+		}
+		r := row{index: f.Index, name: f.Name, meaning: f.Tag.Get("means"), width: int(f.Type.Size())}
+		words := strings.Fields(tag)
+		if n, _ := fmt.Sscanf(words[0], "%x.%d", &r.offset, &r.width); n == 0 {
+			panic("firmware: " + name + "." + f.Name + ": no offset in its tag")
+		}
+		r.hi = r.width*8 - 1
+		for _, word := range words[1:] {
+			if n, _ := fmt.Sscanf(word, "%d:%d", &r.hi, &r.lo); n == 2 {
+				continue
+			}
+			if r.isPtr = word == "ptr"; r.isPtr {
+				word = "pointer"
+			}
+			if r.text = readings[word]; r.text == nil {
+				panic("firmware: " + name + "." + f.Name + ": unknown reading " + word)
+			}
+		}
+		l.rows = append(l.rows, r)
+	}
+	return l
 }
 
 // encode writes v's fields into b, which is at least l.size long. at is b's
@@ -58,7 +74,7 @@ type layout[T any] struct {
 func (l layout[T]) encode(b []byte, at int, v *T) error {
 	val := reflect.ValueOf(v).Elem()
 	for _, r := range l.rows {
-		fv := val.FieldByName(r.name)
+		fv := val.FieldByIndex(r.index)
 		if fv.Kind() == reflect.String {
 			if len(fv.String()) > r.width {
 				return errorf(at+r.offset, l.name+"."+r.name, "%q has %d bytes, the field holds %d", fv.String(), len(fv.String()), r.width)
@@ -85,7 +101,7 @@ func (l layout[T]) decode(b []byte, v *T) {
 		if r.offset+r.width > len(b) {
 			continue
 		}
-		fv := val.FieldByName(r.name)
+		fv := val.FieldByIndex(r.index)
 		if fv.Kind() == reflect.String {
 			fv.SetString(strings.TrimRight(string(b[r.offset:r.offset+r.width]), "\x00"))
 			continue
@@ -136,26 +152,24 @@ func putLE(b []byte, width int, x uint64) {
 	}
 }
 
-// Readings in words, for rows.
-
-func mhz(x uint64) string { return fmt.Sprintf("%d MHz", x) }
-func text4(x uint64) string {
-	return fmt.Sprintf("%q", []byte{byte(x), byte(x >> 8), byte(x >> 16), byte(x >> 24)})
+// readings print values in words.
+var readings = map[string]func(uint64) string{
+	"pointer": func(x uint64) string {
+		if x == 0 {
+			return "none"
+		}
+		return fmt.Sprintf("-> %06x", x)
+	},
+	"decimal":  func(x uint64) string { return fmt.Sprint(x) },
+	"mhz":      func(x uint64) string { return fmt.Sprintf("%d MHz", x) },
+	"bytes512": func(x uint64) string { return fmt.Sprintf("0x%06x bytes", x*512) },
+	"text4":    func(x uint64) string { return fmt.Sprintf("%q", binary.LittleEndian.AppendUint32(nil, uint32(x))) },
+	"version8": func(x uint64) string { return fmt.Sprintf("%d.%d", x>>4, x&15) }, // as NVIDIA writes it: 0x41 is 4.1
+	"class":    className, "code": codeTypeName, "last": lastName,
+	"output": outputTypeName, "memory": memoryTypeName, "pll": pllTypeName,
+	"location": oneOf(map[uint64]string{0: "chip", 1: "board"}),
+	"match":    oneOf(map[uint64]string{0: "by RAM strap"}),
 }
-func bytes512(x uint64) string {
-	return fmt.Sprintf("0x%06x bytes", x*512)
-}
-func decimal(x uint64) string { return fmt.Sprint(x) }
-
-func pointer(x uint64) string {
-	if x == 0 {
-		return "none"
-	}
-	return "-> " + fmt.Sprintf("%06x", x)
-}
-
-// version8 reads a version byte as NVIDIA writes it: 0x41 is 4.1.
-func version8(x uint64) string { return fmt.Sprintf("%d.%d", x>>4, x&15) }
 
 // oneOf names the values of a field.
 func oneOf(names map[uint64]string) func(uint64) string {

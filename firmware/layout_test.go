@@ -139,7 +139,7 @@ func fill[T any](t *rapid.T, name string) *T {
 	v := new(T)
 	val := reflect.ValueOf(v).Elem()
 	for i := range val.NumField() {
-		if fv := val.Field(i); fv.CanUint() {
+		if fv := val.Field(i); fv.CanUint() && val.Type().Field(i).Tag.Get("json") != "-" {
 			fv.SetUint(rapid.Uint64().Draw(t, fmt.Sprintf("%s.%d", name, i)) & (math.MaxUint64 >> (64 - fv.Type().Bits())))
 		}
 	}

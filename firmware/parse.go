@@ -354,10 +354,7 @@ func (p *parser) scripts() error {
 	if d.Init == nil {
 		return nil
 	}
-	configs, left := 0, maxInstructions
-	if d.Memory != nil {
-		configs = int(d.Memory.Groups)
-	}
+	configs, left := d.ramConfigs(), maxInstructions
 	if p.scriptTable != 0 {
 		for i := 0; ; i++ {
 			from := p.resolve(p.scriptTable) + 2*i
@@ -439,22 +436,18 @@ func (p *parser) dcb() error {
 	if b, err = p.bytes(at, min(size, dcbLayout.size), "DCB"); err != nil {
 		return err
 	}
-	var h dcbHeader
-	record(p, dcbLayout, at, b, &h)
-	geometry := tableHeader{h.Version, h.HeaderSize, h.EntrySize, h.Entries}
-	entries, err := p.table(at, 3, geometry, dcbHeaderLeast, dcbOutputLayout.size, "DCB")
+	d := &DCB{Offset: at}
+	record(p, dcbLayout, at, b, d)
+	entries, err := p.table(at, 3, tableHeader{d.Version, d.HeaderSize, d.EntrySize, d.Entries}, dcbHeaderLeast, dcbOutputLayout.size, "DCB")
 	if err != nil {
 		return err
 	}
-	d := &DCB{
-		Offset: at, Version: h.Version, I2C: h.I2C, GPIO: h.GPIO, InputDevices: h.InputDevices, PersonalCinema: h.PersonalCinema,
-		SpreadSpectrum: h.SpreadSpectrum, I2CDevices: h.I2CDevices, Connectors: h.Connectors, Flags: h.Flags, HDTV: h.HDTV, Switched: h.Switched,
-	}
 	for i, b := range entries {
 		var out DCBOutput
-		record(p, dcbOutputLayout, at+size+i*int(h.EntrySize), b, &out)
+		record(p, dcbOutputLayout, at+size+i*int(d.EntrySize), b, &out)
 		d.Outputs = append(d.Outputs, out)
 	}
+	d.HeaderSize, d.Entries, d.EntrySize, d.Signature = 0, 0, 0, 0 // Build sets them
 	p.img.Description.DCB = d
 	return nil
 }

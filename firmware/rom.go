@@ -27,74 +27,49 @@ const indicatorLast = 0x80
 
 // ROMHeader opens every image. Only the first image of a VBIOS has the DCB pointer.
 type ROMHeader struct {
-	Signature  uint16 `json:"signature"`
-	Size512    uint8  `json:"size512"`
-	EntryPoint uint8  `json:"entry_point"`
-	PCIR       uint16 `json:"pcir"`
-	DCB        uint16 `json:"dcb"`
+	Signature  uint16 `json:"signature" rom:"00" means:"aa55 opens a PCI ROM image"`
+	Size512    uint8  `json:"size512" rom:"02 bytes512" means:"image size in 512-byte units"`
+	EntryPoint uint8  `json:"entry_point" rom:"03" means:"first byte of the x86 entry code; cb is a far return"`
+	PCIR       uint16 `json:"pcir" rom:"18 pointer" means:"PCI data structure, from the image's start"`
+	DCB        uint16 `json:"dcb" rom:"36 pointer" means:"device control block"`
 }
 
-var romHeaderLayout = layout[ROMHeader]{"ROM header", 0x38, []row{
-	f(0x00, 2, "Signature", "aa55 opens a PCI ROM image"),
-	f(0x02, 1, "Size512", "image size in 512-byte units").as(bytes512),
-	f(0x03, 1, "EntryPoint", "first byte of the x86 entry code; cb is a far return"),
-	f(0x18, 2, "PCIR", "PCI data structure, from the image's start").as(pointer),
-	f(0x36, 2, "DCB", "device control block").as(pointer),
-}}
+var romHeaderLayout = layoutOf[ROMHeader]("ROM header", 0x38)
 
 // romHeaderShort is the part of the ROM header that every PCI ROM image has.
 const romHeaderShort = 0x1a
 
 // PCIR is the PCI data structure of an image (PCI Firmware Specification).
 type PCIR struct {
-	Signature    uint32 `json:"signature"`
-	Vendor       uint16 `json:"vendor"`
-	Device       uint16 `json:"device"`
-	DeviceList   uint16 `json:"device_list"`
-	Length       uint16 `json:"length"`
-	Revision     uint8  `json:"revision"`
-	Class        uint32 `json:"class"`
-	ImageLength  uint16 `json:"image_length"`
-	CodeRevision uint16 `json:"code_revision"`
-	CodeType     uint8  `json:"code_type"`
-	Indicator    uint8  `json:"indicator"`
-	RunTimeSize  uint16 `json:"run_time_size"`
+	Signature    uint32 `json:"signature" rom:"00 text4" means:"structure name"`
+	Vendor       uint16 `json:"vendor" rom:"04" means:"PCI vendor id"`
+	Device       uint16 `json:"device" rom:"06" means:"PCI device id"`
+	DeviceList   uint16 `json:"device_list" rom:"08 pointer" means:"vital product data (revision 0) or list of further device ids"`
+	Length       uint16 `json:"length" rom:"0a" means:"length of this structure"`
+	Revision     uint8  `json:"revision" rom:"0c" means:"revision of this structure"`
+	Class        uint32 `json:"class" rom:"0d.3 class" means:"PCI class code"`
+	ImageLength  uint16 `json:"image_length" rom:"10 bytes512" means:"image size in 512-byte units"`
+	CodeRevision uint16 `json:"code_revision" rom:"12" means:"revision of the code, the vendor's own"`
+	CodeType     uint8  `json:"code_type" rom:"14 code" means:"use of the image"`
+	Indicator    uint8  `json:"indicator" rom:"15 last" means:"bit 7: last image"`
+	RunTimeSize  uint16 `json:"run_time_size" rom:"16 bytes512" means:"largest run-time size in 512-byte units (revision 3)"`
 }
 
-var pcirLayout = layout[PCIR]{"PCIR", 0x18, []row{
-	f(0x00, 4, "Signature", "structure name").as(text4),
-	f(0x04, 2, "Vendor", "PCI vendor id"),
-	f(0x06, 2, "Device", "PCI device id"),
-	f(0x08, 2, "DeviceList", "vital product data (revision 0) or list of further device ids").as(pointer),
-	f(0x0a, 2, "Length", "length of this structure"),
-	f(0x0c, 1, "Revision", "revision of this structure"),
-	f(0x0d, 3, "Class", "PCI class code").as(className),
-	f(0x10, 2, "ImageLength", "image size in 512-byte units").as(bytes512),
-	f(0x12, 2, "CodeRevision", "revision of the code, the vendor's own"),
-	f(0x14, 1, "CodeType", "use of the image").as(codeTypeName),
-	f(0x15, 1, "Indicator", "bit 7: last image").as(lastName),
-	f(0x16, 2, "RunTimeSize", "largest run-time size in 512-byte units (revision 3)").as(bytes512),
-}}
+var pcirLayout = layoutOf[PCIR]("PCIR", 0x18)
 
 // pcirShort is as much of PCIR as an image must have: all but the last, newer field.
 const pcirShort = 0x16
 
 // NPDE is NVIDIA's extension of PCIR, which overrides size and last mark.
 type NPDE struct {
-	Signature   uint32 `json:"signature"`
-	Revision    uint16 `json:"revision"`
-	Length      uint16 `json:"length"`
-	ImageLength uint16 `json:"image_length"`
-	Indicator   uint8  `json:"indicator"`
+	Signature   uint32 `json:"signature" rom:"00 text4" means:"structure name"`
+	Revision    uint16 `json:"revision" rom:"04" means:"revision of this structure"`
+	Length      uint16 `json:"length" rom:"06" means:"length of this structure"`
+	ImageLength uint16 `json:"image_length" rom:"08 bytes512" means:"image size in 512-byte units, in place of PCIR's"`
+	Indicator   uint8  `json:"indicator" rom:"0a last" means:"bit 7: last image, in place of PCIR's"`
 }
 
-var npdeLayout = layout[NPDE]{"NPDE", 0x0b, []row{
-	f(0x00, 4, "Signature", "structure name").as(text4),
-	f(0x04, 2, "Revision", "revision of this structure"),
-	f(0x06, 2, "Length", "length of this structure"),
-	f(0x08, 2, "ImageLength", "image size in 512-byte units, in place of PCIR's").as(bytes512),
-	f(0x0a, 1, "Indicator", "bit 7: last image, in place of PCIR's").as(lastName),
-}}
+var npdeLayout = layoutOf[NPDE]("NPDE", 0x0b)
 
 // className names the display classes of the PCI class code.
 func className(class uint64) string {

@@ -19,15 +19,48 @@ type tokenData struct {
 
 // tokenKinds are in the order that Build writes them.
 var tokenKinds = []tokenKind{
-	{'i', 2, 15, func(d *Description) bool { return d.Info != nil }, func(d *Description) { d.Info = nil }, buildInfo, parseInfo},
-	{'I', 1, 14, func(d *Description) bool { return d.Init != nil }, func(d *Description) { d.Init = nil }, buildInit, parseInit},
-	{'C', 2, 4, func(d *Description) bool { return d.Clocks != nil }, func(d *Description) { d.Clocks = nil }, buildClocks, parseClocks},
-	{'P', 2, 0, func(d *Description) bool { return d.Perf != nil }, func(d *Description) { d.Perf = nil }, buildPerf, parsePerf},
-	{'M', 2, 5, func(d *Description) bool { return d.Memory != nil }, func(d *Description) { d.Memory = nil }, buildMemory, parseMemory},
-	{'A', 1, 3, func(d *Description) bool { return d.Analog != nil }, func(d *Description) { d.Analog = nil }, buildAnalog, parseAnalog},
-	{'D', 1, 4, func(d *Description) bool { return d.Panels != nil }, func(d *Description) { d.Panels = nil }, buildPanels, parsePanels},
-	{'L', 1, 2, func(d *Description) bool { return d.LVDS != nil }, func(d *Description) { d.LVDS = nil }, buildLVDS, parseLVDS},
-	{'T', 1, 2, func(d *Description) bool { return d.TMDS != nil }, func(d *Description) { d.TMDS = nil }, buildTMDS, parseTMDS},
+	token('i', 2, 15, infoLayout, func(d *Description) **Info { return &d.Info }, nil, nil),
+	token('I', 1, 14, initLayout, func(d *Description) **InitTables { return &d.Init }, buildScripts, parseScripts),
+	token('C', 2, 4, clockLayout, func(d *Description) **Clocks { return &d.Clocks }, buildPLLs, parsePLLs),
+	token('P', 2, 0, perfLayout, func(d *Description) **Perf { return &d.Perf }, nil, nil),
+	token('M', 2, 5, memoryLayout, func(d *Description) **Memory { return &d.Memory }, buildMemory, parseMemory),
+	token('A', 1, 3, analogLayout, func(d *Description) **Analog { return &d.Analog }, buildLoads, parseLoads),
+	token('D', 1, 4, panelsLayout, func(d *Description) **Panels { return &d.Panels }, nil, nil),
+	token('L', 1, 2, lvdsLayout, func(d *Description) **LVDS { return &d.LVDS }, nil, nil),
+	token('T', 1, 2, tmdsLayout, func(d *Description) **TMDS { return &d.TMDS }, nil, nil),
+}
+
+// token is a kind whose data has a layout. build places its tables and stores where they are.
+// parse reads them, and resets what build stores; if it does not understand them, the token is
+// kept raw.
+func token[T any](id, version uint8, least int, l layout[T], in func(*Description) **T,
+	build func(*builder, *Description, *T) error, parse func(p *parser, v *T, at int) (understood bool, err error)) tokenKind {
+	return tokenKind{
+		id, version, least,
+		func(d *Description) bool { return *in(d) != nil },
+		func(d *Description) { *in(d) = nil },
+		func(b *builder, d *Description) (at, size int, err error) {
+			v := **in(d)
+			if build != nil {
+				err = build(b, d, &v)
+			}
+			if err != nil {
+				return 0, 0, err
+			}
+			return put(b, l, &v)
+		},
+		func(p *parser, d *Description, t tokenData) (understood bool, err error) {
+			v := new(T)
+			record(p, l, t.at, t.data, v)
+			if understood = true; parse != nil {
+				understood, err = parse(p, v, t.at)
+			}
+			if understood {
+				*in(d) = v
+			}
+			return understood, err
+		},
+	}
 }
 
 func kindOf(id, version uint8) *tokenKind {
@@ -39,261 +72,162 @@ func kindOf(id, version uint8) *tokenKind {
 	return nil
 }
 
-func buildInfo(b *builder, d *Description) (int, int, error) { return put(b, infoLayout, d.Info) }
-
-func parseInfo(p *parser, d *Description, t tokenData) (bool, error) {
-	d.Info = new(Info)
-	record(p, infoLayout, t.at, t.data, d.Info)
-	return true, nil
-}
-
-func buildPerf(b *builder, d *Description) (int, int, error) { return put(b, perfLayout, d.Perf) }
-
-func parsePerf(p *parser, d *Description, t tokenData) (bool, error) {
-	d.Perf = new(Perf)
-	record(p, perfLayout, t.at, t.data, d.Perf)
-	return true, nil
-}
-
-func buildPanels(b *builder, d *Description) (int, int, error) { return put(b, panelsLayout, d.Panels) }
-
-func parsePanels(p *parser, d *Description, t tokenData) (bool, error) {
-	d.Panels = new(Panels)
-	record(p, panelsLayout, t.at, t.data, d.Panels)
-	return true, nil
-}
-
-func buildLVDS(b *builder, d *Description) (int, int, error) { return put(b, lvdsLayout, d.LVDS) }
-
-func parseLVDS(p *parser, d *Description, t tokenData) (bool, error) {
-	d.LVDS = new(LVDS)
-	record(p, lvdsLayout, t.at, t.data, d.LVDS)
-	return true, nil
-}
-
-func buildTMDS(b *builder, d *Description) (int, int, error) { return put(b, tmdsLayout, d.TMDS) }
-
-func parseTMDS(p *parser, d *Description, t tokenData) (bool, error) {
-	d.TMDS = new(TMDS)
-	record(p, tmdsLayout, t.at, t.data, d.TMDS)
-	return true, nil
-}
-
-func buildInit(b *builder, d *Description) (int, int, error) {
-	ptrs := initPointers{
-		MacroIndex: d.Init.MacroIndex, Macro: d.Init.Macro, Condition: d.Init.Condition, IOCondition: d.Init.IOCondition,
-		IOFlagCondition: d.Init.IOFlagCondition, Function: d.Init.Function, Xlat: d.Init.Xlat,
+// putTable places a table: a header of its own geometry, then entries.
+func putTable[H, E any](b *builder, header layout[H], version uint8, entry layout[E], entries []E) (at int, buf []byte, err error) {
+	n := len(entries)
+	if n > 255 {
+		return 0, nil, errorf(NoOffset, header.name, "%d entries, at most 255 fit", n)
 	}
-	table, buf, err := b.alloc(2*len(d.Init.Scripts)+2, "init script table")
+	at, buf, err = b.alloc(header.size+n*entry.size, header.name)
 	if err != nil {
-		return 0, 0, err
+		return 0, nil, err
 	}
-	ptrs.ScriptTable = uint16(table)
-	configs := 0
-	if d.Memory != nil {
-		configs = int(d.Memory.Groups)
+	copy(buf, []byte{version, uint8(header.size), uint8(entry.size), uint8(n)})
+	return at, buf, encodeAll(buf[header.size:], at+header.size, entry, entries)
+}
+
+// readTable decodes the table to which the pointer ptr, stored at from, points. ok is false if
+// there is none, or its version is another.
+func readTable[H, E any](p *parser, header layout[H], least int, version uint8, entry layout[E], ptr, from int, h *H, each func(at int, e E) error) (at int, ok bool, err error) {
+	if at, err = follow(p, header, least, ptr, from, h); err != nil {
+		return at, false, err
 	}
-	for i, code := range d.Init.Scripts {
-		at, err := b.script(code, configs)
+	if v := p.data[at]; v != version {
+		p.warn(at, header.name, "version %02x is not understood, only %02x is", v, version)
+		return at, false, nil
+	}
+	g := tableHeader{version, p.data[at+1], p.data[at+2], p.data[at+3]}
+	entries, err := p.table(at, 2, g, header.size, entry.size, header.name)
+	for i, b := range entries {
+		var e E
+		eat := at + int(g.HeaderSize) + i*int(g.EntrySize)
+		record(p, entry, eat, b, &e)
+		if err := each(eat, e); err != nil {
+			return at, false, err
+		}
+	}
+	return at, err == nil, err
+}
+
+func buildScripts(b *builder, d *Description, v *InitTables) error {
+	table, buf, err := b.alloc(2*len(v.Scripts)+2, "init script table")
+	if err != nil {
+		return err
+	}
+	v.ScriptTable = uint16(table)
+	for i, code := range v.Scripts {
+		at, err := b.script(code, d.ramConfigs())
 		if err != nil {
-			return 0, 0, err
+			return err
 		}
 		putLE(buf[2*i:], 2, uint64(at))
 	}
-	if len(d.Init.Extra) > 0 {
-		at, err := b.script(d.Init.Extra, configs)
-		if err != nil {
-			return 0, 0, err
-		}
-		ptrs.ExtraScript = uint16(at)
+	if len(v.Extra) > 0 {
+		at, err := b.script(v.Extra, d.ramConfigs())
+		v.ExtraScript = uint16(at)
+		return err
 	}
-	return put(b, initLayout, &ptrs)
+	return nil
 }
 
-func parseInit(p *parser, d *Description, t tokenData) (bool, error) {
-	var ptrs initPointers
-	record(p, initLayout, t.at, t.data, &ptrs)
-	d.Init = &InitTables{
-		MacroIndex: ptrs.MacroIndex, Macro: ptrs.Macro, Condition: ptrs.Condition, IOCondition: ptrs.IOCondition,
-		IOFlagCondition: ptrs.IOFlagCondition, Function: ptrs.Function, Xlat: ptrs.Xlat,
-	}
-	p.initAt, p.scriptTable, p.extraScript = t.at, int(ptrs.ScriptTable), int(ptrs.ExtraScript)
+func parseScripts(p *parser, v *InitTables, at int) (bool, error) {
+	p.initAt, p.scriptTable, p.extraScript = at, int(v.ScriptTable), int(v.ExtraScript)
+	v.ScriptTable, v.ExtraScript = 0, 0
 	return true, nil
 }
 
-func buildClocks(b *builder, d *Description) (int, int, error) {
-	n := len(d.Clocks.PLLs)
-	if n > 255 {
-		return 0, 0, errorf(NoOffset, "PLL table", "%d entries, at most 255 fit", n)
-	}
-	hdr := tableHeader{pllVersion, uint8(pllTableLayout.size), uint8(pllEntryLayout.size), uint8(n)}
-	table, buf, err := b.alloc(pllTableLayout.size+n*pllEntryLayout.size, "PLL table")
+func buildPLLs(b *builder, _ *Description, v *Clocks) error {
+	table, buf, err := putTable(b, pllTableLayout, pllVersion, pllLayout, v.PLLs)
 	if err != nil {
-		return 0, 0, err
+		return err
 	}
-	if err := pllTableLayout.encode(buf, table, &hdr); err != nil {
-		return 0, 0, err
-	}
-	for i := range d.Clocks.PLLs {
-		pll := &d.Clocks.PLLs[i]
-		limits, _, err := put(b, pllLimitsLayout, &pll.Limits)
+	v.PLLTable = uint32(table)
+	for i := range v.PLLs {
+		at, _, err := put(b, pllLimitsLayout, &v.PLLs[i].Limits)
 		if err != nil {
-			return 0, 0, err
+			return err
 		}
-		entry := pllEntry{pll.Type, uint16(limits), pll.Register, pll.Unk07, pll.Reference}
-		at := pllTableLayout.size + i*pllEntryLayout.size
-		if err := pllEntryLayout.encode(buf[at:], table+at, &entry); err != nil {
-			return 0, 0, err
-		}
+		putLE(buf[pllTableLayout.size+i*pllLayout.size+1:], 2, uint64(at))
 	}
-	return put(b, clockLayout, &clockPointers{uint32(table)})
+	return nil
 }
 
-func parseClocks(p *parser, d *Description, t tokenData) (bool, error) {
-	var ptrs clockPointers
-	record(p, clockLayout, t.at, t.data, &ptrs)
-	if ptrs.PLLTable == 0 {
-		p.warn(t.at, "BIT 'C'", "has no PLL table")
+func parsePLLs(p *parser, v *Clocks, at int) (ok bool, err error) {
+	ptr := int(v.PLLTable)
+	if v.PLLTable = 0; ptr == 0 {
+		p.warn(at, "BIT 'C'", "has no PLL table")
 		return false, nil
 	}
-	var hdr tableHeader
-	at, err := follow(p, pllTableLayout, pllTableLayout.size, int(ptrs.PLLTable), t.at, &hdr)
-	if err != nil {
-		return false, err
-	}
-	if hdr.Version != pllVersion {
-		p.warn(at, "PLL table", "version %02x is not understood, only %02x is", hdr.Version, pllVersion)
-		return false, nil
-	}
-	entries, err := p.table(at, 2, hdr, pllTableLayout.size, pllEntryLayout.size, "PLL table")
-	if err != nil {
-		return false, err
-	}
-	d.Clocks = &Clocks{}
-	for i, b := range entries {
-		var e pllEntry
-		eat := at + int(hdr.HeaderSize) + i*int(hdr.EntrySize)
-		record(p, pllEntryLayout, eat, b, &e)
-		pll := PLL{Type: e.Type, Register: e.Register, Unk07: e.Unk07, Reference: e.Reference}
-		if e.Limits != 0 {
-			if _, err := follow(p, pllLimitsLayout, pllLimitsLayout.size, int(e.Limits), eat+1, &pll.Limits); err != nil {
-				return false, err
+	_, ok, err = readTable(p, pllTableLayout, 4, pllVersion, pllLayout, ptr, at, new(tableHeader), func(at int, pll PLL) error {
+		limits := int(pll.LimitsAt)
+		pll.LimitsAt = 0
+		if limits != 0 {
+			if _, err := follow(p, pllLimitsLayout, pllLimitsLayout.size, limits, at+1, &pll.Limits); err != nil {
+				return err
 			}
 		}
-		d.Clocks.PLLs = append(d.Clocks.PLLs, pll)
+		v.PLLs = append(v.PLLs, pll)
+		return nil
+	})
+	return ok, err
+}
+
+func buildMemory(b *builder, _ *Description, m *Memory) error {
+	if len(m.Types) == 0 {
+		return nil
 	}
+	at, buf, err := putTable(b, m0203Layout, m0203Version, memoryConfigLayout, m.Types)
+	if err != nil {
+		return err
+	}
+	m.TypeTable, buf[4] = uint16(at), m.Match
+	putLE(buf[5:], 2, uint64(m.TypesPointer))
+	return nil
+}
+
+func parseMemory(p *parser, m *Memory, at int) (bool, error) {
+	ptr := int(m.TypeTable)
+	if m.TypeTable = 0; ptr == 0 {
+		p.warn(at+3, "BIT 'M'", "has no memory type table (M0203): drivers cannot tell the kind of memory")
+		return true, nil
+	}
+	var h m0203Header
+	table, ok, err := readTable(p, m0203Layout, 4, m0203Version, memoryConfigLayout, ptr, at+3, &h, func(_ int, c MemoryConfig) error {
+		m.Types = append(m.Types, c)
+		return nil
+	})
+	switch {
+	case !ok:
+		return err == nil, err
+	case len(m.Types) == 0:
+		p.warn(table+3, "M0203", "has no entries: drivers cannot tell the kind of memory")
+		return true, nil
+	case h.Match != 0:
+		p.warn(table+4, "M0203", "is searched in way %02x, only 00 (by RAM strap) is known", h.Match)
+	}
+	m.Match, m.TypesPointer = h.Match, h.Pointer
 	return true, nil
 }
 
-func buildMemory(b *builder, d *Description) (int, int, error) {
-	m := d.Memory
-	ptrs := memoryPointers{Groups: m.Groups, StrapMap: m.StrapMap, Training: m.Training, Patterns: m.Patterns, Unk0d: m.Unk0d}
-	n := len(m.Types)
-	if n > 255 {
-		return 0, 0, errorf(NoOffset, "M0203", "%d entries, at most 255 fit", n)
+func buildLoads(b *builder, _ *Description, v *Analog) error {
+	loads := make([]analogLoad, len(v.Loads))
+	for i, load := range v.Loads {
+		loads[i].Load = load
 	}
-	if n > 0 {
-		hdr := m0203Header{m0203Version, uint8(m0203Layout.size), uint8(memoryConfigLayout.size), uint8(n), m.Match, m.TypesPointer}
-		table, buf, err := b.alloc(m0203Layout.size+n*memoryConfigLayout.size, "M0203")
-		if err != nil {
-			return 0, 0, err
-		}
-		if err := m0203Layout.encode(buf, table, &hdr); err != nil {
-			return 0, 0, err
-		}
-		for i := range m.Types {
-			at := m0203Layout.size + i*memoryConfigLayout.size
-			if err := memoryConfigLayout.encode(buf[at:], table+at, &m.Types[i]); err != nil {
-				return 0, 0, err
-			}
-		}
-		ptrs.Types = uint16(table)
-	}
-	return put(b, memoryLayout, &ptrs)
+	at, _, err := putTable(b, analogTableLayout, analogVersion, analogLoadLayout, loads)
+	v.LoadTable = uint16(at)
+	return err
 }
 
-func parseMemory(p *parser, d *Description, t tokenData) (bool, error) {
-	var ptrs memoryPointers
-	record(p, memoryLayout, t.at, t.data, &ptrs)
-	d.Memory = &Memory{Groups: ptrs.Groups, StrapMap: ptrs.StrapMap, Training: ptrs.Training, Patterns: ptrs.Patterns, Unk0d: ptrs.Unk0d}
-	if ptrs.Types == 0 {
-		p.warn(t.at+3, "BIT 'M'", "has no memory type table (M0203): drivers cannot tell the kind of memory")
-		return true, nil
-	}
-	var hdr m0203Header
-	at, err := follow(p, m0203Layout, 4, int(ptrs.Types), t.at+3, &hdr)
-	if err != nil {
-		return false, err
-	}
-	if hdr.Version != m0203Version {
-		p.warn(at, "M0203", "version %02x is not understood, only %02x is", hdr.Version, m0203Version)
-		return true, nil
-	}
-	geometry := tableHeader{hdr.Version, hdr.HeaderSize, hdr.EntrySize, hdr.Entries}
-	entries, err := p.table(at, 2, geometry, m0203Layout.size, memoryConfigLayout.size, "M0203")
-	if err != nil {
-		return false, err
-	}
-	if len(entries) == 0 {
-		p.warn(at+3, "M0203", "has no entries: drivers cannot tell the kind of memory")
-		return true, nil
-	}
-	d.Memory.Match, d.Memory.TypesPointer = hdr.Match, hdr.Pointer
-	if hdr.Match != 0 {
-		p.warn(at+4, "M0203", "is searched in way %02x, only 00 (by RAM strap) is known", hdr.Match)
-	}
-	for i, b := range entries {
-		var c MemoryConfig
-		record(p, memoryConfigLayout, at+int(hdr.HeaderSize)+i*int(hdr.EntrySize), b, &c)
-		d.Memory.Types = append(d.Memory.Types, c)
-	}
-	return true, nil
-}
-
-func buildAnalog(b *builder, d *Description) (int, int, error) {
-	n := len(d.Analog.Loads)
-	if n > 255 {
-		return 0, 0, errorf(NoOffset, "analog load table", "%d entries, at most 255 fit", n)
-	}
-	hdr := tableHeader{analogVersion, uint8(analogTableLayout.size), uint8(analogLoadLayout.size), uint8(n)}
-	table, buf, err := b.alloc(analogTableLayout.size+n*analogLoadLayout.size, "analog load table")
-	if err != nil {
-		return 0, 0, err
-	}
-	if err := analogTableLayout.encode(buf, table, &hdr); err != nil {
-		return 0, 0, err
-	}
-	for i, load := range d.Analog.Loads {
-		putLE(buf[analogTableLayout.size+i*analogLoadLayout.size:], 4, uint64(load))
-	}
-	return put(b, analogLayout, &analogPointers{uint16(table), d.Analog.Unk02})
-}
-
-func parseAnalog(p *parser, d *Description, t tokenData) (bool, error) {
-	var ptrs analogPointers
-	record(p, analogLayout, t.at, t.data, &ptrs)
-	if ptrs.LoadTable == 0 {
-		p.warn(t.at, "BIT 'A'", "has no analog load table")
+func parseLoads(p *parser, v *Analog, at int) (ok bool, err error) {
+	ptr := int(v.LoadTable)
+	if v.LoadTable = 0; ptr == 0 {
+		p.warn(at, "BIT 'A'", "has no analog load table")
 		return false, nil
 	}
-	var hdr tableHeader
-	at, err := follow(p, analogTableLayout, analogTableLayout.size, int(ptrs.LoadTable), t.at, &hdr)
-	if err != nil {
-		return false, err
-	}
-	if hdr.Version != analogVersion {
-		p.warn(at, "analog load table", "version %02x is not understood, only %02x is", hdr.Version, analogVersion)
-		return false, nil
-	}
-	entries, err := p.table(at, 2, hdr, analogTableLayout.size, analogLoadLayout.size, "analog load table")
-	if err != nil {
-		return false, err
-	}
-	d.Analog = &Analog{Unk02: ptrs.Unk02}
-	for i, b := range entries {
-		var l analogLoad
-		record(p, analogLoadLayout, at+int(hdr.HeaderSize)+i*int(hdr.EntrySize), b, &l)
-		d.Analog.Loads = append(d.Analog.Loads, l.Load)
-	}
-	return true, nil
+	_, ok, err = readTable(p, analogTableLayout, 4, analogVersion, analogLoadLayout, ptr, at, new(tableHeader), func(_ int, l analogLoad) error {
+		v.Loads = append(v.Loads, l.Load)
+		return nil
+	})
+	return ok, err
 }
