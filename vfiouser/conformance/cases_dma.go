@@ -47,35 +47,25 @@ func overlap(name string, addr, n uint64) Case {
 	})
 }
 
-// wrongMap makes a case of an invalid DMA_MAP.
-func wrongMap(name, does string, msg func(m memory) message, want expectation) Case {
+// mapOf makes a case of a DMA_MAP with a descriptor.
+func mapOf(name, does string, msg message, fd func(*session, memory) int, want expectation) Case {
 	return onMemory(name, does, func(s *session, c *client.Client, m memory) finding {
-		return judge(s, c, msg(m), want)
+		msg := msg
+		msg.fds = []int{fd(s, m)}
+		return judge(s, c, msg, want)
 	})
 }
 
+func file(_ *session, m memory) int { return m.fd }
+
 var dmaMap = []Case{
-	onMemory("with a descriptor", "64 KiB of a memory file", func(s *session, c *client.Client, m memory) finding {
-		return judge(s, c, mapMessage(base, size, 0, rw, m.fd), bare)
-	}),
-	onMemory("without a descriptor", "64 KiB that are reached by message", func(s *session, c *client.Client, m memory) finding {
-		return judge(s, c, mapMessage(base, size, 0, rw), bare)
-	}),
-	onMemory("read only", "READ alone, with a descriptor that can be written", func(s *session, c *client.Client, m memory) finding {
-		return judge(s, c, mapMessage(base, size, 0, wire.DMARdAllowed, m.fd), bare)
-	}),
-	onMemory("read only, opened so", "READ alone, with a descriptor that can only be read", func(s *session, c *client.Client, m memory) finding {
-		return judge(s, c, mapMessage(base, size, 0, wire.DMARdAllowed, s.readOnly(m)), bare)
-	}),
-	onMemory("more rights than the descriptor", "READ and WRITE with a descriptor that can only be read", func(s *session, c *client.Client, m memory) finding {
-		return judge(s, c, mapMessage(base, size, 0, rw, s.readOnly(m)), isRefused)
-	}),
-	onMemory("a descriptor that cannot be mapped", "a pipe", func(s *session, c *client.Client, m memory) finding {
-		return judge(s, c, mapMessage(base, size, 0, rw, s.pipe().w), isRefused)
-	}),
-	onMemory("at an offset", "one page from page 3 on", func(s *session, c *client.Client, m memory) finding {
-		return judge(s, c, mapMessage(base, page, 3*page, rw, m.fd), bare)
-	}),
+	mapOf("with a descriptor", "64 KiB of a memory file", mapMessage(base, size, 0, rw), file, bare),
+	message1("without a descriptor", "64 KiB that are reached by message", mapMessage(base, size, 0, rw), bare),
+	mapOf("read only", "READ alone, with a descriptor that can be written", mapMessage(base, size, 0, wire.DMARdAllowed), file, bare),
+	mapOf("read only, opened so", "READ alone, with a descriptor that can only be read", mapMessage(base, size, 0, wire.DMARdAllowed), (*session).readOnly, bare),
+	mapOf("more rights than the descriptor", "READ and WRITE with a descriptor that can only be read", mapMessage(base, size, 0, rw), (*session).readOnly, isRefused),
+	mapOf("a descriptor that cannot be mapped", "a pipe", mapMessage(base, size, 0, rw), func(s *session, _ memory) int { return s.pipe().w }, isRefused),
+	mapOf("at an offset", "one page from page 3 on", mapMessage(base, page, 3*page, rw), file, bare),
 	onMemory("one file at many offsets", "8 ranges of one file", func(s *session, c *client.Client, m memory) finding {
 		for i := range uint64(8) {
 			maps(c, base+i*2*page, page, (7-i)*page, rw, m.fd)
@@ -110,25 +100,25 @@ var dmaMap = []Case{
 		maps(c, base, size, 0, rw, m.fd)
 		return judge(s, c, mapMessage(base, size, 0, rw, m.fd), servedOrRefused)
 	})),
-	wrongMap("file I/O without a descriptor", "flag 8", func(memory) message { return mapMessage(base, size, 0, rw|wire.DMAUseFileIO) }, isRefused),
-	choice(wrongMap("file I/O", "flag 8, libvfio-user's: read and write the file", func(m memory) message { return mapMessage(base, size, 0, rw|wire.DMAUseFileIO, m.fd) }, servedOrRefused)),
+	message1("file I/O without a descriptor", "flag 8", mapMessage(base, size, 0, rw|wire.DMAUseFileIO), isRefused),
+	choice(mapOf("file I/O", "flag 8, libvfio-user's: read and write the file", mapMessage(base, size, 0, rw|wire.DMAUseFileIO), file, servedOrRefused)),
 	overlap("overlap, the same range elsewhere in the file", base, size-page),
 	overlap("overlap at the start", base-page, 2*page),
 	overlap("overlap inside", base+page, page),
 	overlap("overlap at the end", base+size-page, 2*page),
 	overlap("overlap around", base-page, size+2*page),
-	wrongMap("argsz 31", "argsz 31", func(m memory) message {
-		return command(wire.DMAMap, wire.Append(nil, wire.DMAMapRequest{Argsz: 31, Flags: rw, Addr: base, Size: size}))
-	}, isRefused),
-	wrongMap("payload of 24 bytes", "payload cut", func(memory) message { return cut(mapMessage(base, size, 0, rw), 24) }, isRefused),
-	wrongMap("unknown flag", "flag 0x80000000", func(memory) message { return mapMessage(base, size, 0, rw|0x80000000) }, isRefused),
-	choice(wrongMap("no rights", "flags 0", func(memory) message { return mapMessage(base, size, 0, 0) }, servedOrRefused)),
-	choice(wrongMap("size 0", "size 0", func(memory) message { return mapMessage(base, 0, 0, rw) }, servedOrRefused)),
-	choice(wrongMap("range that wraps", "the last page and one more", func(memory) message { return mapMessage(^uint64(page-1), 2*page, 0, rw) }, servedOrRefused)),
-	choice(wrongMap("16 TiB", "more than a bitmap can be kept for", func(memory) message { return mapMessage(0, 16<<40, 0, rw) }, servedOrRefused)),
-	choice(wrongMap("offset within a page", "offset 512", func(m memory) message { return mapMessage(base, page, 512, rw, m.fd) }, servedOrRefused)),
-	choice(wrongMap("past the end of the file", "a page that the file has not", func(m memory) message { return mapMessage(base, page, 64*page, rw, m.fd) }, servedOrRefused)),
-	choice(wrongMap("two descriptors", "one too many", func(m memory) message { return mapMessage(base, page, 0, rw, m.fd, m.fd) }, servedOrRefused)),
+	message1("argsz 31", "argsz 31", command(wire.DMAMap, wire.Append(nil, wire.DMAMapRequest{Argsz: 31, Flags: rw, Addr: base, Size: size})), isRefused),
+	message1("payload of 24 bytes", "payload cut", cut(mapMessage(base, size, 0, rw), 24), isRefused),
+	message1("unknown flag", "flag 0x80000000", mapMessage(base, size, 0, rw|0x80000000), isRefused),
+	choice(message1("no rights", "flags 0", mapMessage(base, size, 0, 0), servedOrRefused)),
+	choice(message1("size 0", "size 0", mapMessage(base, 0, 0, rw), servedOrRefused)),
+	choice(message1("range that wraps", "the last page and one more", mapMessage(^uint64(page-1), 2*page, 0, rw), servedOrRefused)),
+	choice(message1("16 TiB", "more than a bitmap can be kept for", mapMessage(0, 16<<40, 0, rw), servedOrRefused)),
+	choice(mapOf("offset within a page", "offset 512", mapMessage(base, page, 512, rw), file, servedOrRefused)),
+	choice(mapOf("past the end of the file", "a page that the file has not", mapMessage(base, page, 64*page, rw), file, servedOrRefused)),
+	choice(onMemory("two descriptors", "one too many", func(s *session, c *client.Client, m memory) finding {
+		return judge(s, c, mapMessage(base, page, 0, rw, m.fd, m.fd), servedOrRefused)
+	})),
 }
 
 func (s *session) readOnly(m memory) int {

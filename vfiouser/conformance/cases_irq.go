@@ -80,8 +80,7 @@ func notSignalled(e *client.EventFD) finding {
 	return pass("not signalled")
 }
 
-// wrongIRQ makes a case of a SET_IRQS that is wrong. At makes the message of the index and its
-// count.
+// wrongIRQ makes a case of a SET_IRQS that is wrong, on the index with the most vectors.
 func wrongIRQ(name, does string, least uint32, at func(index, count uint32) message, want expectation) Case {
 	return oneMessage(name, does, func(s *session) (message, string) {
 		index, count := s.dev.irq()
@@ -92,26 +91,36 @@ func wrongIRQ(name, does string, least uint32, at func(index, count uint32) mess
 	}, want)
 }
 
-func flagsIRQ(flags uint32) func(index, count uint32) message {
-	return func(index, _ uint32) message { return irqMessage(flags, index, 0, 1, nil) }
+// formIRQ is a message for wrongIRQ that does not depend on how many vectors there are.
+func formIRQ(flags, start, count uint32, data ...byte) func(index, count uint32) message {
+	return func(index, _ uint32) message { return irqMessage(flags, index, start, count, data) }
+}
+
+// fires makes a case of an eventfd on vector 0, some messages, and whether it is signalled then.
+func fires(name, does string, signal bool, sets ...irqForm) Case {
+	return onIRQ(name, does, 1, func(q *irqCase) finding {
+		e := q.attach(0, 1)[0]
+		for _, f := range sets {
+			q.set(f.flags, 0, f.count, f.data)
+		}
+		if signal {
+			return signalled(e)
+		}
+		return notSignalled(e)
+	})
+}
+
+type irqForm struct {
+	flags, count uint32
+	data         []byte
 }
 
 var setIRQs = []Case{
-	onIRQ("fire", "an eventfd is attached, and the vector fired with DATA_NONE", 1, func(q *irqCase) finding {
-		e := q.attach(0, 1)[0]
-		q.set(fireNone, 0, 1, nil)
-		return signalled(e)
-	}),
-	onIRQ("fire with DATA_BOOL 1", "one byte 1", 1, func(q *irqCase) finding {
-		e := q.attach(0, 1)[0]
-		q.set(fireBool, 0, 1, []byte{1})
-		return signalled(e)
-	}),
-	onIRQ("fire with DATA_BOOL 0", "one byte 0", 1, func(q *irqCase) finding {
-		e := q.attach(0, 1)[0]
-		q.set(fireBool, 0, 1, []byte{0})
-		return notSignalled(e)
-	}),
+	fires("fire", "an eventfd is attached, and the vector fired with DATA_NONE", true, irqForm{fireNone, 1, nil}),
+	fires("fire with DATA_BOOL 1", "one byte 1", true, irqForm{fireBool, 1, []byte{1}}),
+	fires("fire with DATA_BOOL 0", "one byte 0", false, irqForm{fireBool, 1, []byte{0}}),
+	fires("detach", "EVENTFD with no descriptor, then fire", false, irqForm{attachFDs, 1, nil}, irqForm{fireNone, 1, nil}),
+	fires("disable", "DATA_NONE, TRIGGER, count 0, then fire", false, irqForm{fireNone, 0, nil}, irqForm{fireNone, 1, nil}),
 	onIRQ("fire by a pattern", "bytes 0 and 1 by turns", 2, func(q *irqCase) finding {
 		n := min(q.count, 4)
 		es := q.attach(0, n)
@@ -162,12 +171,6 @@ var setIRQs = []Case{
 		}
 		return pass("the second is signalled, the first is not")
 	}),
-	onIRQ("detach", "EVENTFD with no descriptor, then fire", 1, func(q *irqCase) finding {
-		e := q.attach(0, 1)[0]
-		q.set(attachFDs, 0, 1, nil)
-		q.set(fireNone, 0, 1, nil)
-		return notSignalled(e)
-	}),
 	choice(onIRQ("detach in the middle", "EVENTFD with no descriptor for vector 1 of 0 to 2, then fire", 3, func(q *irqCase) finding {
 		es := q.attach(0, 3)
 		q.set(attachFDs, 1, 1, nil)
@@ -180,12 +183,6 @@ var setIRQs = []Case{
 		}
 		return pass("it alone is not signalled")
 	})),
-	onIRQ("disable", "DATA_NONE, TRIGGER, count 0, then fire", 1, func(q *irqCase) finding {
-		e := q.attach(0, 1)[0]
-		q.set(fireNone, 0, 0, nil)
-		q.set(fireNone, 0, 1, nil)
-		return notSignalled(e)
-	}),
 	onIRQ("disable what is off", "count 0 with nothing attached", 1, func(q *irqCase) finding {
 		q.set(fireNone, 0, 0, nil)
 		return pass("accepted")
@@ -232,29 +229,21 @@ var setIRQs = []Case{
 	}, isRefused),
 	message1("index 5", "index 5", irqMessage(fireNone, 5, 0, 1, nil), isRefused),
 	message1("index 2^32-1", "index 0xffffffff", irqMessage(fireNone, 0xffffffff, 0, 1, nil), isRefused),
-	wrongIRQ("no data kind", "TRIGGER alone", 1, flagsIRQ(wire.IRQActionTrigger), isRefused),
-	wrongIRQ("two data kinds", "NONE and BOOL", 1, flagsIRQ(fireNone|wire.IRQDataBool), isRefused),
-	wrongIRQ("no action", "DATA_NONE alone", 1, flagsIRQ(wire.IRQDataNone), isRefused),
-	wrongIRQ("two actions", "MASK and TRIGGER", 1, flagsIRQ(fireNone|wire.IRQActionMask), isRefused),
-	choice(wrongIRQ("unknown flag", "flag 0x40", 1, flagsIRQ(fireNone|0x40), servedOrRefused)),
+	wrongIRQ("no data kind", "TRIGGER alone", 1, formIRQ(wire.IRQActionTrigger, 0, 1), isRefused),
+	wrongIRQ("two data kinds", "NONE and BOOL", 1, formIRQ(fireNone|wire.IRQDataBool, 0, 1), isRefused),
+	wrongIRQ("no action", "DATA_NONE alone", 1, formIRQ(wire.IRQDataNone, 0, 1), isRefused),
+	wrongIRQ("two actions", "MASK and TRIGGER", 1, formIRQ(fireNone|wire.IRQActionMask, 0, 1), isRefused),
+	choice(wrongIRQ("unknown flag", "flag 0x40", 1, formIRQ(fireNone|0x40, 0, 1), servedOrRefused)),
 	wrongIRQ("start past the last", "start = count", 1, func(index, count uint32) message {
 		return irqMessage(fireNone, index, count, 1, nil)
 	}, isRefused),
 	wrongIRQ("range past the last", "start 0, one vector too many", 1, func(index, count uint32) message {
 		return irqMessage(fireNone, index, 0, count+1, nil)
 	}, isRefused),
-	choice(wrongIRQ("range that wraps", "start 1, count 2^32-1", 2, func(index, _ uint32) message {
-		return irqMessage(fireNone, index, 1, 0xffffffff, nil)
-	}, servedOrRefused)),
-	wrongIRQ("count 0 past start 0", "start 1, count 0", 2, func(index, _ uint32) message {
-		return irqMessage(fireNone, index, 1, 0, nil)
-	}, isRefused),
-	wrongIRQ("count 0 with EVENTFD", "EVENTFD, count 0", 1, func(index, _ uint32) message {
-		return irqMessage(attachFDs, index, 0, 0, nil)
-	}, isRefused),
-	wrongIRQ("count 0 with MASK", "MASK, count 0", 1, func(index, _ uint32) message {
-		return irqMessage(maskNone, index, 0, 0, nil)
-	}, isRefused),
+	choice(wrongIRQ("range that wraps", "start 1, count 2^32-1", 2, formIRQ(fireNone, 1, 0xffffffff), servedOrRefused)),
+	wrongIRQ("count 0 past start 0", "start 1, count 0", 2, formIRQ(fireNone, 1, 0), isRefused),
+	wrongIRQ("count 0 with EVENTFD", "EVENTFD, count 0", 1, formIRQ(attachFDs, 0, 0), isRefused),
+	wrongIRQ("count 0 with MASK", "MASK, count 0", 1, formIRQ(maskNone, 0, 0), isRefused),
 	onIRQ("descriptor with DATA_NONE", "an eventfd where none belongs", 1, func(q *irqCase) finding {
 		return judge(q.s, q.c, irqMessage(fireNone, q.index, 0, 1, nil, q.s.eventfd().FD), isRefused)
 	}),
@@ -264,12 +253,8 @@ var setIRQs = []Case{
 	onIRQ("fewer descriptors than vectors", "one eventfd for two vectors", 2, func(q *irqCase) finding {
 		return judge(q.s, q.c, irqMessage(attachFDs, q.index, 0, 2, nil, q.s.eventfd().FD), isRefused)
 	}),
-	wrongIRQ("too few bytes", "BOOL with no byte", 1, func(index, _ uint32) message {
-		return irqMessage(fireBool, index, 0, 1, nil)
-	}, isRefused),
-	wrongIRQ("too many bytes", "BOOL with 3 bytes for one vector", 1, func(index, _ uint32) message {
-		return irqMessage(fireBool, index, 0, 1, []byte{1, 1, 1})
-	}, isRefused),
+	wrongIRQ("too few bytes", "BOOL with no byte", 1, formIRQ(fireBool, 0, 1), isRefused),
+	wrongIRQ("too many bytes", "BOOL with 3 bytes for one vector", 1, formIRQ(fireBool, 0, 1, 1, 1, 1), isRefused),
 	oneMessage("index with no vectors", "any form on an index whose count is 0", func(s *session) (message, string) {
 		for i, q := range s.dev.irqs {
 			if q.Count == 0 {

@@ -29,12 +29,11 @@ func nextServed(s *session, format string, args ...any) finding {
 }
 
 func (s *session) leaveAfter(raw []byte, fds []int, negotiated bool) {
-	var c *client.Client
+	open := s.dial
 	if negotiated {
-		c = s.attach()
-	} else {
-		c = s.dial()
+		open = s.attach
 	}
+	c := open()
 	if len(raw) > 0 {
 		must(c.Send(raw, fds...), "send")
 	}
@@ -75,18 +74,13 @@ var disconnect = []Case{
 		c.Close()
 		return judge(s, s.attach(), mapMessage(base+page, size, 0, rw, m.fd), bare)
 	}},
-	{Name: "eventfds are removed", Does: "a client's eventfds are not signalled by the next", run: func(s *session) finding {
-		index, count := s.dev.irq()
-		if count == 0 {
-			return absent("no interrupts")
-		}
-		q := &irqCase{s, s.attach(), index, count}
+	onIRQ("eventfds are removed", "a client's eventfds are not signalled by the next", 1, func(q *irqCase) finding {
 		e := q.attach(0, 1)[0]
 		q.c.Close()
-		q.c = s.attach()
+		q.c = q.s.attach()
 		q.set(fireNone, 0, 1, nil)
 		return notSignalled(e)
-	}},
+	}),
 	{Name: "unread replies", Does: "1,000 reads, and the client leaves without their replies", run: func(s *session) finding {
 		c := s.attach()
 		var raw []byte
@@ -129,6 +123,15 @@ func inOrder(c *client.Client, ms []message) (answers []answer, fault string) {
 		answers = append(answers, a)
 	}
 	return answers, ""
+}
+
+func allAnswered(answers []answer, fault string) string {
+	for i, a := range answers {
+		if a.kind != answered {
+			return fmt.Sprintf("message %d: %v", i, a)
+		}
+	}
+	return fault
 }
 
 func sendTogether(c *client.Client, ms []message) (answers []answer, fault string) {
@@ -213,14 +216,8 @@ var pipelining = []Case{
 		for i := range 8 {
 			ms = append(ms, mapMessage(base, size, 0, rw).id(uint16(2*i)), unmapMessage(base, size, 0).id(uint16(2*i+1)))
 		}
-		answers, fault := sendTogether(c, ms)
-		if fault != "" {
+		if fault := allAnswered(sendTogether(c, ms)); fault != "" {
 			return fail("%s", fault)
-		}
-		for i, a := range answers {
-			if a.kind != answered {
-				return fail("message %d: %v", i, a)
-			}
 		}
 		return pass("in order")
 	}},
@@ -234,14 +231,8 @@ var pipelining = []Case{
 			must(c.Send(m.bytes(), m.fds...), "send")
 			ms, files = append(ms, m), append(files, f)
 		}
-		answers, fault := inOrder(c, ms)
-		if fault != "" {
+		if fault := allAnswered(inOrder(c, ms)); fault != "" {
 			return fail("%s", fault)
-		}
-		for i, a := range answers {
-			if a.kind != answered {
-				return fail("message %d: %v", i, a)
-			}
 		}
 		unmaps(c, base, page, 0)
 		if files[0].mapped() {
@@ -331,17 +322,12 @@ var descriptors = []Case{
 		}
 		return pass("%v, descriptor closed", a)
 	}},
-	{Name: "eventfds replaced 100 times", Does: "100 eventfds for one vector; the last is signalled, and no descriptor is lacking", run: func(s *session) finding {
-		index, count := s.dev.irq()
-		if count == 0 {
-			return absent("no interrupts")
-		}
-		q := &irqCase{s, s.attach(), index, count}
+	onIRQ("eventfds replaced 100 times", "100 eventfds for one vector; the last is signalled, and no descriptor is lacking", 1, func(q *irqCase) finding {
 		var e *client.EventFD
 		for range 100 {
 			e = q.attach(0, 1)[0]
 		}
 		q.set(fireNone, 0, 1, nil)
 		return signalled(e)
-	}},
+	}),
 }
