@@ -54,18 +54,6 @@ func TestChurn(t *testing.T) {
 	}
 }
 
-// TestMergedRequests: one that fuses fifty requests into one gains nothing.
-func TestMergedRequests(t *testing.T) {
-	for _, p := range fair {
-		g := gain(t, config(p), guests(process("a", busy(200*us)), process("b", busy(200*us))),
-			guests(process("a", busy(10*ms)), process("b", busy(200*us))))
-		t.Logf("%v: %+.2f points", p, g)
-		require.LessOrEqual(t, g, 1.0, p)
-	}
-	require.Greater(t, gain(t, config(sched.None), guests(process("a", busy(200*us)), process("b", busy(200*us))),
-		guests(process("a", busy(10*ms)), process("b", busy(200*us)))), 40.0)
-}
-
 // TestBogusGroups: for any groups that a guest makes, others keep their share and the scheduler
 // its memory.
 func TestBogusGroups(t *testing.T) {
