@@ -59,21 +59,22 @@ func TestNotAServer(t *testing.T) {
 		says  string
 	}{
 		"closes":        {func(net.Conn) {}, "the server closed the connection before an answer; a vfio-user server does that while another client is attached"},
-		"says nothing":  {hold, "nothing answered within 100ms; a vfio-user server is silent while another client is attached"},
-		"half a header": {send(goodVersion[:7]), "nothing answered within 100ms"},
+		"says nothing":  {hold, "; a vfio-user server is silent while another client is attached"},
+		"half a header": {send(goodVersion[:7]), "nothing answered within "},
 		"HTTP":          {send([]byte("HTTP/1.1 400 Bad Request\r\n\r\n")), "no vfio-user server listens there: "},
 		"another id":    {send(append([]byte{9}, goodVersion[1:]...)), "no vfio-user server listens there: "},
 		"an error":      {send([]byte{1, 0, 1, 0, 16, 0, 0, 0, 0x21, 0, 0, 0, 22, 0, 0, 0}), "invalid argument"},
-		"only VERSION":  {send(goodVersion), "no answer within 500ms"},
+		"only VERSION":  {send(goodVersion), "no answer within "},
 		"broken JSON":   {send(bytes.Replace(goodVersion, []byte("{}}"), []byte("{{}"), 1)), "no vfio-user server listens there: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			timeout := 500 * time.Millisecond
-			if !strings.Contains(tt.says, "00ms") {
-				timeout = time.Minute
+			var err error
+			for timeout := 500 * time.Millisecond; timeout < time.Minute; timeout *= 4 { // the machine may be busy
+				if _, err = probe.Probe(t.Context(), peer(t, tt.serve), timeout); strings.Contains(err.Error(), tt.says) {
+					return
+				}
 			}
-			_, err := probe.Probe(t.Context(), peer(t, tt.serve), timeout)
 			require.ErrorContains(t, err, tt.says)
 		})
 	}

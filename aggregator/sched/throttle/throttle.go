@@ -1,6 +1,5 @@
 // Package throttle describes load: requests that keep a card busy for some time, pauses, bursts
-// and copies. A [Source] draws the requests, the same for the same seed, for the model card in
-// virtual time and for guests of the tests. The package has no clock.
+// and copies. A [Source] draws the requests, the same for the same seed. The package has no clock.
 package throttle
 
 import (
