@@ -480,3 +480,21 @@ func TestWaitingIsNotRunning(t *testing.T) {
 	require.False(t, alert, "the wait has ended")
 	require.Equal(t, []sched.AlertKind{sched.Warn, sched.Abort, sched.Reset}, works(ms))
 }
+
+// TestBehindALongRequest: a request that waits on the card behind another's is not blamed for the
+// time of that one.
+func TestBehindALongRequest(t *testing.T) {
+	c := sched.Default()
+	c.Depth, c.Policy = 2, sched.FIFO // which pauses nobody
+	b := newFixture(t, c)
+	b.lengths = func(sched.ID, int) time.Duration { return 9 * time.Second }
+	b.node(t, sched.Card, sched.NodeConfig{Limit: time.Second}) // has the watchdog look often
+	for _, limit := range []time.Duration{time.Minute, 10 * time.Second} {
+		b.submit(b.channel(t, b.node(t, sched.Card, sched.NodeConfig{Limit: limit}), 0), 1)
+	}
+	require.Len(t, b.drain(), 2, "both are on the card")
+	b.run(17 * time.Second)
+	require.Equal(t, []int{1, 0}, []int{b.done[b.channels[0]], b.done[b.channels[1]]})
+	a, alert := b.s.Alert()
+	require.False(t, alert, "%+v", a)
+}
