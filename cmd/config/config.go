@@ -6,7 +6,7 @@
 //	name        the flag, where the flag library would derive another from the field
 //	help        one text for a person
 //	default     the value if nobody gives one
-//	validate    the bounds: min, max, oneof; atleast, atmost, multiple, pow2 for sizes
+//	validate    the bounds: oneof; min, max; multiple, pow2 for sizes
 //	live        umbra gpu set or umbra sched set can change it
 //
 // A Config starts as [Default]. [Config.Parse] puts a file over it, [Config.Override] the flags,
@@ -38,15 +38,14 @@ type Config struct {
 
 	GPUs []GPU `kong:"-"` // completed by Check
 
-	profiles []entry
-	gpus     []entry
-	where    map[string]string // by path: the options that the user gave, as he wrote them
+	profiles, gpus []entry
+	given          entry
 }
 
 // Card describes the card.
 type Card struct {
 	Kind    string        `yaml:"kind" placeholder:"KIND" default:"soft" validate:"oneof=soft" help:"Kind of card."`
-	VRAM    Size          `yaml:"vram" placeholder:"SIZE" default:"512MiB" validate:"atleast=64MiB,atmost=6GiB,multiple=64MiB" help:"Memory of the card. Memory that no guest touches costs nothing."`
+	VRAM    Size          `yaml:"vram" placeholder:"SIZE" default:"512MiB" validate:"min=64MiB,max=6GiB,multiple=64MiB" help:"Memory of the card. Memory that no guest touches costs nothing."`
 	Engines bool          `yaml:"engines" negatable:"" default:"true" help:"Let the engines work. Without it they accept every method and do nothing, so tests that move data must fail."`
 	Slice   time.Duration `yaml:"slice" placeholder:"TIME" default:"2ms" validate:"min=500us,max=100ms" help:"How long a channel may work before others get its engines. A request that takes longer is interrupted, and goes on later."`
 	Face
@@ -58,8 +57,8 @@ type Face struct {
 	MSI         bool         `yaml:"msi" negatable:"" default:"true" help:"Offer MSI. Without it interrupts are INTx."`
 	Temperature int          `yaml:"temperature" placeholder:"C" default:"45" validate:"min=0,max=127" help:"Reading of the temperature sensor, in degrees Celsius."`
 	TPCs        Counts       `yaml:"tpcs" name:"tpcs" placeholder:"N,..." default:"4,4,3,3" help:"Number of TPCs in each GPC."`
-	BAR1        Size         `yaml:"bar1" name:"bar1" placeholder:"SIZE" default:"128MiB" validate:"atleast=16MiB,atmost=8GiB,pow2" help:"Size of BAR1, the window into VRAM."`
-	BAR3        Size         `yaml:"bar3" name:"bar3" placeholder:"SIZE" default:"64MiB" validate:"atleast=16MiB,atmost=1GiB,pow2" help:"Size of BAR3, the window into instance memory."`
+	BAR1        Size         `yaml:"bar1" name:"bar1" placeholder:"SIZE" default:"128MiB" validate:"min=16MiB,max=8GiB,pow2" help:"Size of BAR1, the window into VRAM."`
+	BAR3        Size         `yaml:"bar3" name:"bar3" placeholder:"SIZE" default:"64MiB" validate:"min=16MiB,max=1GiB,pow2" help:"Size of BAR3, the window into instance memory."`
 	BARMap      aperture.Map `yaml:"bar-map" name:"bar-map" placeholder:"PARTS" default:"all" help:"Windows that QEMU maps, so that the guest reaches them without a trap: none, all, or any of bar1, bar3, pramin, rom. Only the native transport maps windows."`
 	Device      ID           `yaml:"pci-device" name:"pci-device" placeholder:"ID" default:"06d8" help:"PCI device id, of vendor 10de."`
 	Subsystem   Subsystem    `yaml:"pci-subsystem" name:"pci-subsystem" placeholder:"ID:ID" default:"10de:076f" help:"PCI subsystem vendor and id."`
@@ -71,8 +70,8 @@ type Server struct {
 	WriteMulti     bool   `yaml:"write-multi" negatable:"" default:"true" help:"Let the client put several writes into one message. QEMU 10.1 and 10.2 are faster without."`
 	MaxDMARegions  int    `yaml:"max-dma-regions" name:"max-dma-regions" placeholder:"N" default:"65535" validate:"min=8,max=65535" help:"Ranges of one client's memory. Each costs this process some 300 bytes, and up to 1300 while they come. A guest behind an emulated IOMMU needs one for each page that it maps."`
 	MaxDMAMappings int    `yaml:"max-dma-mappings" name:"max-dma-mappings" placeholder:"N" default:"128" validate:"min=8,max=65535" help:"Mappings of this process that one client's memory may take: one for each range, and from half of this number on one for each file that holds some of it. All guests together must fit into an eighth of the sysctl vm.max_map_count; the default is lower where that is small."`
-	MaxDMAMemory   Size   `yaml:"max-dma-memory" name:"max-dma-memory" placeholder:"SIZE" default:"1TiB" validate:"atleast=256MiB,atmost=32TiB" help:"Largest sum of one client's memory, in addresses of this process. All guests together must fit into a quarter of the process's addresses, which are 128TiB or the limit RLIMIT_AS; the default is lower where that is small."`
-	MaxDMAAlloc    Size   `yaml:"max-dma-alloc" name:"max-dma-alloc" placeholder:"SIZE" default:"1GiB" validate:"atleast=1MiB,atmost=8TiB" help:"Memory that accesses of a GPU may allocate in the files of its clients: pages that nobody has touched before, which the kernel charges to this process's control group. It counts until the GPU is removed, for somebody may keep a file when its client has ended. Beyond it the access faults. All guests together must fit into half of the memory of the machine, or of the control group; the default is lower where that is small. Needs userfaultfd."`
+	MaxDMAMemory   Size   `yaml:"max-dma-memory" name:"max-dma-memory" placeholder:"SIZE" default:"1TiB" validate:"min=256MiB,max=32TiB" help:"Largest sum of one client's memory, in addresses of this process. All guests together must fit into a quarter of the process's addresses, which are 128TiB or the limit RLIMIT_AS; the default is lower where that is small."`
+	MaxDMAAlloc    Size   `yaml:"max-dma-alloc" name:"max-dma-alloc" placeholder:"SIZE" default:"1GiB" validate:"min=1MiB,max=8TiB" help:"Memory that accesses of a GPU may allocate in the files of its clients: pages that nobody has touched before, which the kernel charges to this process's control group. It counts until the GPU is removed, for somebody may keep a file when its client has ended. Beyond it the access faults. All guests together must fit into half of the memory of the machine, or of the control group; the default is lower where that is small. Needs userfaultfd."`
 	DMAAnyFile     bool   `yaml:"dma-any-file" name:"dma-any-file" negatable:"" help:"Accept memory of a client in any file. Without it, the server accepts memfd, tmpfs and hugetlbfs. With it, a client whose file system does not answer stops the card for all guests."`
 }
 
@@ -81,7 +80,7 @@ type Limits struct {
 	Guests      int           `yaml:"guests" placeholder:"N" default:"32" validate:"min=1,max=32" help:"Largest number of virtual GPUs at a time. The card reaches the first 1TiB divided by this number, rounded up to a power of two, of each guest's memory."`
 	CardTimeout time.Duration `yaml:"card-timeout" placeholder:"TIME" default:"500ms" validate:"min=10ms,max=2s" help:"Timeout for one card operation, plus 20 ms for scheduling delay. A guest whose channels the card does not release in that time is quarantined."`
 	ErrorRate   int           `yaml:"error-rate" placeholder:"N" default:"512" validate:"min=1,max=1000000" help:"Faults and errors of a guest in a second that may stop the card's engines, on average; eight times as many may come at once. A guest with more is quarantined."`
-	TableRate   Size          `yaml:"table-rate" placeholder:"SIZE" default:"512MiB" validate:"atleast=1MiB,atmost=1TiB" help:"Work on page tables for one guest in a second, on average; the guest waits for more. 1GiB is about one whole processor: eight bytes that are only compared count as 1, one translated entry counts as 128."`
+	TableRate   Size          `yaml:"table-rate" placeholder:"SIZE" default:"512MiB" validate:"min=1MiB,max=1TiB" help:"Work on page tables for one guest in a second, on average; the guest waits for more. 1GiB is about one whole processor: eight bytes that are only compared count as 1, one translated entry counts as 128."`
 	MapAliases  int           `yaml:"map-aliases" placeholder:"N" default:"1024" validate:"min=1,max=65536" help:"Pages of a guest's mapped windows that may show memory which another page already shows. Pages beyond that read as zeros and lose what the guest stores."`
 	MapRuns     int           `yaml:"map-runs" placeholder:"N" default:"2048" validate:"min=8,max=16384" help:"Pieces in which the pages of a guest's mapped windows may lie. Each takes two mappings of the process. Pages beyond that read as zeros and lose what the guest stores."`
 	QueueLimits
@@ -90,55 +89,42 @@ type Limits struct {
 // Default is the configuration without a file or flags.
 func Default() *Config {
 	c := new(Config)
-	for _, o := range options(c) {
+	setDefaults(c)
+	return c
+}
+
+// setDefaults sets options to the defaults in their tags.
+func setDefaults(target any) {
+	for _, o := range options(target) {
 		if text, ok := o.tag.Lookup("default"); ok {
 			if err := o.set(text); err != nil {
 				panic(fmt.Sprintf("config: default of %s: %v", o.path, err))
 			}
 		}
 	}
-	return c
 }
 
-// Override takes the options whose flags are in set from the values of the flags.
-func (c *Config) Override(flags *Config, set []string) error {
+// Override takes the options whose flags are in set from the values of the flags, which
+// [ParseFlag] has read.
+func (c *Config) Override(flags *Config, set []string) {
 	from := options(flags)
-	var errs []error
 	for i, o := range options(c) {
-		if !slices.Contains(set, o.flag) {
-			continue
+		if slices.Contains(set, o.flag) {
+			o.value.Set(from[i].value)
+			c.given.settings = append(c.given.settings, setting{key: o.path, where: "--" + o.flag})
 		}
-		if !from[i].valid() {
-			errs = append(errs, &Error{"--" + o.flag, fmt.Sprint(from[i].value), "must be " + o.accepts()})
-			continue
-		}
-		o.value.Set(from[i].value)
-		c.gave(o.path, "--"+o.flag)
 	}
-	return errors.Join(errs...)
-}
-
-func (c *Config) gave(path, where string) {
-	if c.where == nil {
-		c.where = make(map[string]string)
-	}
-	c.where[path] = where
 }
 
 // Given reports whether the user gave the option at path.
-func (c *Config) Given(path string) bool { return c.where[path] != "" }
+func (c *Config) Given(path string) bool { return c.given.Given(path) }
 
 // Where names the option at path as the user wrote it: the flag, or its place in the file.
 func (c *Config) Where(path string) string {
-	if w := c.where[path]; w != "" {
-		return w
+	if c.Given(path) {
+		return c.given.Where(path)
 	}
-	for _, o := range options(c) {
-		if o.path == path {
-			return fmt.Sprintf("--%s (or %s in the file)", o.flag, path)
-		}
-	}
-	return path
+	return fmt.Sprintf("--%s (or %s in the file)", find(options(c), path).flag, path)
 }
 
 // Check completes the virtual GPUs and holds everything against each other, before anything
@@ -150,12 +136,10 @@ func (c *Config) Check() error {
 	if _, err := s.Config(); err != nil {
 		errs = append(errs, &Error{Where: c.Where("scheduler.policy"), Reason: err.Error()})
 	}
-	for _, p := range c.profiles {
-		errs = append(errs, c.checkProfile(&p))
-	}
+	errs = append(errs, c.checkProfiles())
 	c.GPUs = nil
-	for i := range c.gpus {
-		g, err := c.complete(&c.gpus[i])
+	for _, e := range c.gpus {
+		g, err := c.complete(e)
 		c.GPUs, errs = append(c.GPUs, g), append(errs, err)
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -163,7 +147,7 @@ func (c *Config) Check() error {
 	}
 	if len(c.GPUs) == 0 {
 		g := GPU{Shadow: c.Shadow} // what umbra gpu add starts from
-		return errors.Join(g.checkShadow(c.Where(syncKey)), c.checkSocket())
+		return errors.Join(g.checkShadow(c.Where(syncKey)), c.fitNames(nil))
 	}
 	if c.Socket != "" {
 		return &Error{c.Where("socket"), c.Socket, "gives the whole card to one guest, but " + c.GPUs[0].at + " shares it; remove one of them"}

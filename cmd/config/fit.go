@@ -39,45 +39,35 @@ func (c *Config) Fit(gpus []GPU) error {
 	return fitChannels(gpus)
 }
 
-// claims has the option that uses a socket's path, by path.
+// claims has the option that first claimed a name or path.
 type claims map[string]string
 
-func (t claims) claim(path, where string) error {
-	abs, err := filepath.Abs(path)
-	if err != nil {
-		return err
+// claim refuses an id that is there already. Value is the id as the user wrote it; each must have
+// one of its own.
+func (t claims) claim(id, value, where, own string) error {
+	if first, used := t[id]; used {
+		return &Error{where, value, "is there twice, first at " + first + "; give each " + own + " of its own"}
 	}
-	if first, used := t[abs]; used {
-		return &Error{where, path, "is there twice, first at " + first + "; give each a path of its own"}
-	}
-	t[abs] = where
+	t[id] = where
 	return nil
-}
-
-// checkSocket refuses one path for the card and for control.
-func (c *Config) checkSocket() error {
-	if c.Socket == "" || c.Control == "" {
-		return nil
-	}
-	used := make(claims)
-	return cmp.Or(used.claim(c.Socket, c.Where("socket")), used.claim(c.Control, c.Where("control")))
 }
 
 // fitNames refuses names and sockets that are there twice.
 func (c *Config) fitNames(gpus []GPU) error {
-	names, sockets := make(map[string]*GPU), make(claims)
-	if c.Control != "" {
-		if err := sockets.claim(c.Control, c.Where("control")); err != nil {
+	names, sockets := make(claims), make(claims)
+	socket := func(path, where string) error {
+		abs, err := filepath.Abs(path)
+		if err != nil || path == "" {
 			return err
 		}
+		return sockets.claim(abs, path, where, "a path")
+	}
+	if err := cmp.Or(socket(c.Socket, c.Where("socket")), socket(c.Control, c.Where("control"))); err != nil {
+		return err
 	}
 	for i := range gpus {
 		g := &gpus[i]
-		if first := names[g.Name]; first != nil {
-			return &Error{g.Where("name"), g.Name, "is there twice, first at " + first.Where("name") + "; give each GPU a name of its own"}
-		}
-		names[g.Name] = g
-		if err := sockets.claim(g.Socket, g.Where("socket")); err != nil {
+		if err := cmp.Or(names.claim(g.Name, g.Name, g.Where("name"), "GPU a name"), socket(g.Socket, g.Where("socket"))); err != nil {
 			return err
 		}
 	}
@@ -87,7 +77,7 @@ func (c *Config) fitNames(gpus []GPU) error {
 // tooLarge says that a GPU does not fit into what is left of the card's memory, and what would.
 func (c *Config) tooLarge(g *GPU, left Size) error {
 	room := largest(left, func(vram Size) Size {
-		if g.where["tables"] != "" {
+		if g.Given("tables") {
 			return g.Tables
 		}
 		return tablesFor(vram)
@@ -95,7 +85,7 @@ func (c *Config) tooLarge(g *GPU, left Size) error {
 	fits := "no GPU fits; give the card more"
 	if room >= leastGPU {
 		fits = fmt.Sprintf("vram=%v fits, or give the card more", room)
-	} else if g.where["tables"] != "" && largest(left, tablesFor) >= leastGPU {
+	} else if g.Given("tables") && largest(left, tablesFor) >= leastGPU {
 		fits = fmt.Sprintf("without tables vram=%v fits, or give the card more", largest(left, tablesFor))
 	}
 	return &Error{g.Where("vram"), g.VRAM.String(), fmt.Sprintf("does not fit: with %v for page tables it takes %v, and the card's %v have %v left; %s (card.vram, --vram)",
@@ -162,75 +152,55 @@ func fitChannels(gpus []GPU) error {
 // clientPart is an option that bounds what one client's memory may take of something of the process.
 // The option's default is lowered where all possible guests together would take more than their part.
 type clientPart struct {
-	key   string
+	value func(*Server) uint64
 	part  uint64 // 1/part is for the memory of all clients
 	least uint64 // with less a machine does not work; as the tag has it
-	show  func(n uint64) string
+	size  bool   // the value is a size
 
 	unit, all, raise string // for errors
 }
 
+// Options of which each client gets a part.
 const (
-	// The least with which a machine works, as the tags have it.
-	leastMappings = 8
-	leastMemory   = 256 * mib
-	leastAlloc    = mib
+	ClientMappings = "server.max-dma-mappings" // of as many as the system allows a process (vm.max_map_count)
+	ClientMemory   = "server.max-dma-memory"   // of the addresses of this process
+	ClientAlloc    = "server.max-dma-alloc"    // of the memory that this process can have
 )
 
-var (
+var clientParts = map[string]*clientPart{
 	// The other mappings are the card's. A server without any left cannot even grow its heap.
-	mappingsPart = clientPart{
-		"server.max-dma-mappings", 8, leastMappings, func(n uint64) string { return fmt.Sprint(n) },
-		" mappings", "an eighth of the system's", "raise the sysctl vm.max_map_count to",
-	}
-	memoryPart = clientPart{
-		"server.max-dma-memory", 4, uint64(leastMemory), func(n uint64) string { return Size(n).String() },
-		" of addresses", "a quarter of the process's", "raise the limit RLIMIT_AS to",
-	}
-	allocPart = clientPart{
-		"server.max-dma-alloc", 2, uint64(leastAlloc), func(n uint64) string { return Size(n).String() },
-		"", "half of this machine's or control group's", "raise the control group's memory.max to",
-	}
-)
-
-// ClientMappings is how many of the process's mappings the memory of one client may take, where
-// the system allows so many (vm.max_map_count). With alone one client has the whole card.
-func (c *Config) ClientMappings(system int, alone bool) (int, error) {
-	n, err := c.part(&mappingsPart, uint64(c.Server.MaxDMAMappings), uint64(system), alone)
-	return int(n), err
+	ClientMappings: {func(s *Server) uint64 { return uint64(s.MaxDMAMappings) }, 8, 8, false,
+		" mappings", "an eighth of the system's", "raise the sysctl vm.max_map_count to"},
+	ClientMemory: {func(s *Server) uint64 { return uint64(s.MaxDMAMemory) }, 4, uint64(256 * mib), true,
+		" of addresses", "a quarter of the process's", "raise the limit RLIMIT_AS to"},
+	ClientAlloc: {func(s *Server) uint64 { return uint64(s.MaxDMAAlloc) }, 2, uint64(mib), true,
+		"", "half of this machine's or control group's", "raise the control group's memory.max to"},
 }
 
-// ClientMemory is how many of the process's addresses the memory of one client may take.
-func (c *Config) ClientMemory(addresses uint64, alone bool) (uint64, error) {
-	return c.part(&memoryPart, uint64(c.Server.MaxDMAMemory), addresses&^uint64(mib-1), alone)
-}
-
-// ClientAlloc is how much memory the GPU may allocate in the files of one client, of that which this
-// process can have.
-func (c *Config) ClientAlloc(memory uint64, alone bool) (uint64, error) {
-	return c.part(&allocPart, uint64(c.Server.MaxDMAAlloc), memory&^uint64(mib-1), alone)
-}
-
-// AllocGiven reports whether the user has set how much memory the GPU may allocate in clients' files.
-func (c *Config) AllocGiven() bool { return c.Given(allocPart.key) }
-
-// part fits n, the option's value, to all that there is. Each possible guest has an even part, so
-// none can take what the others, or the server, need.
-func (c *Config) part(p *clientPart, n, all uint64, alone bool) (uint64, error) {
-	guests, lower := uint64(c.Limits.Guests), "lower limits.guests, "
+// ClientPart fits the value of one of these options to all that there is. Each possible guest has an
+// even part, so none can take what the others, or the server, need. With alone one client has the
+// whole card.
+func (c *Config) ClientPart(key string, all uint64, alone bool) (uint64, error) {
+	p := clientParts[key]
+	n, guests, lower := p.value(&c.Server), uint64(c.Limits.Guests), "lower limits.guests, "
 	if alone {
 		guests, lower = 1, ""
+	}
+	show := func(n uint64) string { return fmt.Sprint(n) }
+	if p.size {
+		all &^= uint64(mib - 1)
+		show = func(n uint64) string { return Size(n).String() }
 	}
 	each := all / p.part / guests
 	if n <= each {
 		return n, nil
 	}
-	if !c.Given(p.key) {
+	if !c.Given(key) {
 		if each >= p.least {
 			return each, nil
 		}
 		n = p.least
 	}
-	return 0, &Error{c.Where(p.key), p.show(n), fmt.Sprintf("more than the %s%s of each of %d guests, which together may have %s %s; give %s or less, %sor %s %s",
-		p.show(each), p.unit, guests, p.all, p.show(all), p.show(max(each, p.least)), lower, p.raise, p.show(n*guests*p.part))}
+	return 0, &Error{c.Where(key), show(n), fmt.Sprintf("more than the %s%s of each of %d guests, which together may have %s %s; give %s or less, %sor %s %s",
+		show(each), p.unit, guests, p.all, show(all), show(max(each, p.least)), lower, p.raise, show(n*guests*p.part))}
 }

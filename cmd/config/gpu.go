@@ -1,13 +1,14 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/umbra-gpu/umbra/cmd/api"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
@@ -22,25 +23,15 @@ type GPU struct {
 	Shadow Shadow `yaml:"shadow"`
 	Face
 
-	entry
-	where map[string]string // by key: how the user wrote it
-}
-
-// profile has the keys of a GPU that several can have in common.
-type profile struct {
-	Name string `yaml:"name" placeholder:"NAME" help:"Name of the profile."`
-	Share
-	CardTime
-	Shadow Shadow `yaml:"shadow"`
-	Face
+	entry // with the settings of its profile before its own
 }
 
 // Share is what a virtual GPU gets of the card.
 type Share struct {
-	VRAM       Size `yaml:"vram" placeholder:"SIZE" validate:"atleast=64MiB,atmost=6GiB,multiple=1MiB" help:"Memory of the GPU. Every GPU needs it, from itself or its profile."`
+	VRAM       Size `yaml:"vram" placeholder:"SIZE" validate:"min=64MiB,max=6GiB,multiple=1MiB" help:"Memory of the GPU. Every GPU needs it, from itself or its profile."`
 	Channels   int  `yaml:"channels" placeholder:"N" validate:"min=1,max=128" help:"Channels that the guest may have at a time. By default GPUs share what is left of the card's 128 channels, up to 32 each."`
 	Guaranteed int  `yaml:"guaranteed" placeholder:"N" validate:"min=1,max=128" help:"Channels that the guest gets whatever other GPUs use. By default all of them."`
-	Tables     Size `yaml:"tables" placeholder:"SIZE" validate:"atleast=1MiB,atmost=1GiB,multiple=1MiB" help:"Memory of the card for the shadows of the guest's page tables. By default it depends on vram."`
+	Tables     Size `yaml:"tables" placeholder:"SIZE" validate:"min=1MiB,max=1GiB,multiple=1MiB" help:"Memory of the card for the shadows of the guest's page tables. By default it depends on vram."`
 }
 
 // Shadow is how the page tables of a guest become the card's.
@@ -68,33 +59,33 @@ func (g *GPU) checkShadow(where string) error {
 	return nil
 }
 
-// An entry is a GPU or profile as the user gave it.
-type entry struct {
-	at       string // "f.yaml:6:3: gpus[1]", or "--gpu name=a"
-	settings []setting
+var gpuName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+
+func (e *entry) checkName() error {
+	switch name := e.get("name").value; {
+	case name == "":
+		return &Error{Where: e.Where("name"), Reason: "missing; give one, for example name=a"}
+	case !gpuName.MatchString(name):
+		return &Error{e.Where("name"), name, "may have letters, digits and . _ -, begins with a letter or digit, and has at most 64 of them"}
+	}
+	return nil
 }
 
-// get returns the text of a setting, "" if there is none.
-func (e *entry) get(key string) string {
-	for _, s := range e.settings {
-		if s.key == key {
-			return s.value
+// checkProfiles checks the names of all profiles.
+func (c *Config) checkProfiles() error {
+	var errs []error
+	names := make(claims)
+	for i := range c.profiles {
+		p := &c.profiles[i]
+		name := p.get("name").value
+		errs = append(errs, cmp.Or(p.checkName(), names.claim(name, name, p.Where("name"), "a name")))
+		for _, key := range []string{"socket", "profile"} {
+			if p.Given(key) {
+				errs = append(errs, &Error{Where: p.Where(key), Reason: "a profile has none; give it to each GPU"})
+			}
 		}
 	}
-	return ""
-}
-
-// option names an option of the entry that the user may not have given.
-func (e *entry) option(key string) string {
-	for _, s := range e.settings {
-		if s.key == key {
-			return s.where
-		}
-	}
-	if strings.HasSuffix(e.at, "]") {
-		return e.at + "." + key
-	}
-	return e.at + ": " + key
+	return errors.Join(errs...)
 }
 
 // AddGPU adds a virtual GPU that is written as keys and values: name=a,socket=a.sock,tpcs=4,4.
@@ -112,7 +103,7 @@ func (c *Config) NewGPU(text string) (GPU, error) {
 	if err != nil {
 		return GPU{}, err
 	}
-	return c.complete(&e)
+	return c.complete(e)
 }
 
 func parseEntry(source, text string) (e entry, err error) {
@@ -120,132 +111,47 @@ func parseEntry(source, text string) (e entry, err error) {
 	if e.settings, err = pairs(source, text, "name=a,socket=a.sock,vram=256MiB"); err != nil {
 		return e, err
 	}
-	if name := e.get("name"); name != "" {
+	if name := e.get("name").value; name != "" {
 		e.at += " name=" + name
 	}
 	return e, assign(options(new(GPU)), e.at, e.settings)
 }
 
-// Assign sets the options of a structure as keys and values say. At names the text in errors, and
-// example shows one.
-func Assign(target any, at, text, example string) error {
-	settings, err := pairs(at, text, example)
-	if err != nil {
-		return err
+// settingsOf returns the settings of a GPU, after those of its profile.
+func (c *Config) settingsOf(e *entry) ([]setting, error) {
+	name := e.get("profile").value
+	if name == "" {
+		return e.settings, nil
 	}
-	return assign(options(target), at, settings)
-}
-
-// assign sets options to what settings say, and completes where each stands.
-func assign(of []option, at string, settings []setting) error {
-	var errs []error
-	for i := range settings {
-		s := &settings[i]
-		s.where = at + ": " + s.key
-		j := slices.IndexFunc(of, func(o option) bool { return o.path == s.key })
-		switch {
-		case j < 0:
-			errs = append(errs, &Error{Where: s.where, Reason: "unknown key; " + Known(s.key, slices.Sorted(slices.Values(paths(of))))})
-		case s.value == "":
-			errs = append(errs, &Error{Where: s.where, Reason: "has no value; give one or leave it out"})
-		default:
-			if err := of[j].set(s.value); err != nil {
-				errs = append(errs, &Error{Where: s.where, Reason: err.Error()})
-			}
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// Pair splits one part between commas into key and value.
-func Pair(part string) (key, value string) {
-	key, value, _ = strings.Cut(part, "=")
-	return strings.TrimSpace(key), strings.TrimSpace(value)
-}
-
-// pairs reads keys and values. A part without a key belongs to the value before it, which has
-// commas.
-func pairs(source, text, example string) (out []setting, err error) {
-	for part := range strings.SplitSeq(text, ",") {
-		key, value := Pair(part)
-		switch {
-		case !strings.Contains(part, "=") && len(out) == 0:
-			return nil, &Error{source, text, "not keys and values; write " + example}
-		case !strings.Contains(part, "="):
-			out[len(out)-1].value += "," + part
-		case slices.ContainsFunc(out, func(s setting) bool { return s.key == key }):
-			return nil, &Error{source, text, key + " is there twice"}
-		default:
-			out = append(out, setting{key: key, value: value})
-		}
-	}
-	return out, nil
-}
-
-var gpuName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
-
-func (e *entry) checkName() error {
-	switch name := e.get("name"); {
-	case name == "":
-		return &Error{Where: e.option("name"), Reason: "missing; give one, for example name=a"}
-	case !gpuName.MatchString(name):
-		return &Error{e.option("name"), name, "may have letters, digits and . _ -, begins with a letter or digit, and has at most 64 of them"}
-	}
-	return nil
-}
-
-func (c *Config) checkProfile(p *entry) error {
-	if err := p.checkName(); err != nil {
-		return err
-	}
+	var names []string
 	for i := range c.profiles {
-		switch q := &c.profiles[i]; {
-		case q.at == p.at:
-			return nil
-		case q.get("name") == p.get("name"):
-			return &Error{p.option("name"), p.get("name"), "is there twice, first at " + q.option("name")}
+		p := &c.profiles[i]
+		if names = append(names, p.get("name").value); names[i] == name {
+			return slices.Concat(p.settings, e.settings), nil
 		}
 	}
-	return nil
+	reason := "no such profile; there are none"
+	if len(names) > 0 {
+		reason = "no such profile; " + Known(name, names)
+	}
+	return nil, &Error{e.Where("profile"), name, reason}
 }
 
 // complete makes the GPU of an entry.
-func (c *Config) complete(e *entry) (GPU, error) {
-	g := GPU{entry: *e, where: make(map[string]string)}
-	of := options(&g)
-	for _, o := range of {
-		if text, ok := o.tag.Lookup("default"); ok {
-			if err := o.set(text); err != nil {
-				return g, fmt.Errorf("default of %s: %w", o.path, err)
-			}
-		}
-	}
-	g.Face, g.Shadow = c.Card.Face, c.Shadow
+func (c *Config) complete(e entry) (g GPU, err error) {
+	setDefaults(&g)
+	g.Face, g.Shadow, g.entry = c.Card.Face, c.Shadow, e
 	if err := e.checkName(); err != nil {
 		return g, err
 	}
-	settings := e.settings
-	if name := e.get("profile"); name != "" {
-		i := slices.IndexFunc(c.profiles, func(p entry) bool { return p.get("name") == name })
-		if i < 0 {
-			var names []string
-			for _, p := range c.profiles {
-				names = append(names, p.get("name"))
-			}
-			reason := "no such profile; there are none"
-			if len(names) > 0 {
-				reason = "no such profile; " + Known(name, names)
-			}
-			return g, &Error{e.option("profile"), name, reason}
-		}
-		settings = append(slices.Clone(c.profiles[i].settings), settings...)
+	if g.settings, err = c.settingsOf(&e); err != nil {
+		return g, err
 	}
-	for _, s := range settings {
-		o := of[slices.IndexFunc(of, func(o option) bool { return o.path == s.key })]
-		if err := o.set(s.value); err != nil {
+	of := options(&g)
+	for _, s := range g.settings {
+		if err := find(of, s.key).set(s.value); err != nil {
 			return g, &Error{Where: s.where, Reason: err.Error()}
 		}
-		g.where[s.key] = s.where
 	}
 	var errs []error
 	if g.Socket == "" {
@@ -257,49 +163,39 @@ func (c *Config) complete(e *entry) (GPU, error) {
 	if g.Channels > 0 && g.Guaranteed > g.Channels {
 		errs = append(errs, &Error{g.Where("guaranteed"), fmt.Sprint(g.Guaranteed), fmt.Sprintf("more than its %d channels (%s)", g.Channels, g.Where("channels"))})
 	}
-	if g.Tables == 0 {
-		g.Tables = tablesFor(g.VRAM)
-	}
+	g.Tables = cmp.Or(g.Tables, tablesFor(g.VRAM))
 	where := g.Where(syncKey)
-	if g.where[syncKey] == "" && c.Given(syncKey) {
+	if !g.Given(syncKey) && c.Given(syncKey) {
 		where = c.Where(syncKey)
 	}
-	errs = append(errs, g.checkShadow(where))
-	return g, errors.Join(errs...)
-}
-
-// Where names the option key of the GPU as the user wrote it.
-func (g *GPU) Where(key string) string {
-	if w := g.where[key]; w != "" {
-		return w
-	}
-	return g.option(key)
+	return g, errors.Join(append(errs, g.checkShadow(where))...)
 }
 
 // Change returns the GPU with options changed as keys and values say:
-// shadow.sync=lazy,weight=200. Only live options can be changed.
-func (g GPU) Change(text string) (GPU, error) {
+// shadow.sync=lazy,weight=200. Only live options can be changed, and a share of the card's time
+// only where there is a scheduler.
+func (g GPU) Change(text string, scheduled bool) (GPU, error) {
 	at := "gpu " + g.Name
 	settings, err := pairs(at, text, "shadow.sync=lazy")
 	if err != nil {
 		return g, err
 	}
 	changed := g
-	changed.where = maps.Clone(g.where)
-	of := options(&changed)
-	live := slices.DeleteFunc(slices.Clone(of), func(o option) bool { return !o.live() })
+	all := options(&changed)
+	live := slices.DeleteFunc(slices.Clone(all), func(o option) bool { return !o.live() })
 	for _, s := range settings {
-		if slices.Contains(paths(of), s.key) && !slices.Contains(paths(live), s.key) {
+		switch o := find(all, s.key); {
+		case o != nil && !o.live():
 			return g, &Error{Where: at + ": " + s.key, Reason: fmt.Sprintf("cannot be changed while the GPU is there; remove the GPU and add it with %s=%s. These can: %s",
-				s.key, s.value, strings.Join(slices.Sorted(slices.Values(paths(live))), ", "))}
+				s.key, s.value, strings.Join(slices.Sorted(slices.Values(keys(live))), ", "))}
+		case !scheduled && isCardTime(s.key):
+			return g, &Error{at + ": " + s.key, s.value, "has no effect without a scheduler; " + WithScheduler}
 		}
 	}
 	if err := assign(live, at, settings); err != nil {
 		return g, err
 	}
-	for _, s := range settings {
-		changed.where[s.key] = s.where
-	}
+	changed.settings = slices.Concat(g.settings, settings)
 	if err := changed.checkShadow(at + ": " + syncKey); err != nil {
 		return g, err
 	}
@@ -308,16 +204,15 @@ func (g GPU) Change(text string) (GPU, error) {
 
 // Settings lists the options of a completed GPU, with what they inherit from the schedule. Without a
 // scheduler, nil, it leaves out the share of the card's time.
-func (g *GPU) Settings(from *Schedule) []Setting {
+func (g *GPU) Settings(from *Schedule) []api.Setting {
 	out := Settings(g)
 	if from == nil {
-		return slices.DeleteFunc(out, func(s Setting) bool { return isCardTime(s.Key) })
+		return slices.DeleteFunc(out, func(s api.Setting) bool { return isCardTime(s.Key) })
 	}
-	for _, above := range Settings(from) {
-		for i := range out {
-			if s := &out[i]; s.Key == above.Key && s.Value == inherited {
-				s.Inherited = above.Value
-			}
+	of := options(from)
+	for i := range out {
+		if s := &out[i]; s.Value == inherited {
+			s.Inherited = find(of, s.Key).text()
 		}
 	}
 	return out

@@ -1,17 +1,18 @@
 package config
 
 import (
+	"cmp"
 	"encoding"
 	"fmt"
+	"math/bits"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/go-playground/validator/v10"
-
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
+	"github.com/umbra-gpu/umbra/cmd/api"
 )
 
 // An option is one field of a structure of options.
@@ -32,12 +33,11 @@ func walk(v reflect.Value, prefix, flags string) (out []option) {
 	for i := range v.NumField() {
 		f := v.Type().Field(i)
 		name := f.Tag.Get("yaml")
-		section := f.Type.Kind() == reflect.Struct && !reflect.PointerTo(f.Type).Implements(unmarshaler)
 		switch {
-		case f.Anonymous:
+		case f.Anonymous && f.IsExported():
 			out = append(out, walk(v.Field(i), prefix, flags)...)
 		case name == "":
-		case section:
+		case f.Type.Kind() == reflect.Struct && !reflect.PointerTo(f.Type).Implements(unmarshaler):
 			out = append(out, walk(v.Field(i), prefix+name+".", flags+f.Tag.Get("prefix"))...)
 		default:
 			out = append(out, option{prefix + name, flags + name, v.Field(i), f.Tag})
@@ -46,78 +46,73 @@ func walk(v reflect.Value, prefix, flags string) (out []option) {
 	return out
 }
 
-// paths lists the keys of options.
-func paths(of []option) []string {
-	out := make([]string, len(of))
+// find returns the option of that key, or nil.
+func find(of []option, key string) *option {
+	if i := slices.IndexFunc(of, func(o option) bool { return o.path == key }); i >= 0 {
+		return &of[i]
+	}
+	return nil
+}
+
+// keys lists the keys of options.
+func keys(of []option) (out []string) {
 	for i := range of {
-		out[i] = of[i].path
+		out = append(out, of[i].path)
 	}
 	return out
 }
 
 func (o *option) live() bool { _, ok := o.tag.Lookup("live"); return ok }
 
+// isList reports whether the value is a list, written with commas.
+func (o *option) isList() bool {
+	return o.value.Type() == reflect.TypeFor[Counts]() || o.value.Type() == reflect.TypeFor[aperture.Map]()
+}
+
 // set parses the text into the option and holds it against the bounds in its tag. Its error
 // names the text and says what would be accepted.
 func (o *option) set(text string) error {
-	if isList(o.value.Type()) {
-		text = unbracket(text)
+	if o.isList() && strings.HasPrefix(text, "[") {
+		text = strings.TrimSuffix(text[1:], "]")
 	}
-	before := reflect.New(o.value.Type()).Elem()
-	before.Set(o.value)
-	if err := o.parse(text); err != nil {
-		if must := o.accepts(); must != "" {
-			err = fmt.Errorf("%w; must be %s", err, must)
-		}
+	v := option{value: reflect.New(o.value.Type()).Elem(), tag: o.tag}
+	accepts := Accepts(o.tag.Get("validate"))
+	switch err := v.parse(text); {
+	case err != nil && accepts != "":
+		return fmt.Errorf("%w; must be %s", err, accepts)
+	case err != nil:
 		return err
+	case !v.valid():
+		return fmt.Errorf("%s: must be %s", text, accepts)
 	}
-	if !o.valid() {
-		o.value.Set(before)
-		return fmt.Errorf("%s: must be %s", text, o.accepts())
-	}
+	o.value.Set(v.value)
 	return nil
 }
 
-// valid reports whether the value keeps to the bounds in the option's tag.
-func (o *option) valid() bool {
-	rules := o.tag.Get("validate")
-	return rules == "" || checker.Var(o.value.Interface(), rules) == nil
-}
-
-func (o *option) parse(text string) error {
+func (o *option) parse(text string) (err error) {
 	switch p := o.value.Addr().Interface().(type) {
 	case encoding.TextUnmarshaler:
 		return p.UnmarshalText([]byte(text))
 	case *string:
 		*p = text
 	case *bool:
-		b, ok := map[string]bool{"true": true, "false": false}[text]
-		if !ok {
+		if *p = text == "true"; !*p && text != "false" {
 			return fmt.Errorf("%q is neither true nor false", text)
 		}
-		*p = b
 	case *int:
-		n, err := strconv.Atoi(text)
-		if err != nil {
+		if *p, err = strconv.Atoi(text); err != nil {
 			return fmt.Errorf("%q is not a whole number", text)
 		}
-		*p = n
 	case *uint64:
-		n, err := strconv.ParseUint(text, 10, 64)
-		if err != nil {
+		if *p, err = strconv.ParseUint(text, 10, 64); err != nil {
 			return fmt.Errorf("%q is not a whole number, 0 or more", text)
 		}
-		*p = n
 	case *time.Duration:
-		d, err := ParseTime(text)
-		if err != nil {
-			return err
-		}
-		*p = d
+		*p, err = ParseTime(text)
 	default:
 		panic(fmt.Sprintf("config: option %s has type %T, which nothing parses", o.path, p))
 	}
-	return nil
+	return err
 }
 
 // text is the value as the option's key takes it, in the form of the defaults.
@@ -128,59 +123,66 @@ func (o *option) text() string {
 	return fmt.Sprint(o.value.Interface())
 }
 
-// checker holds values against the validate tags. Its own rules are for sizes, whose bounds
-// have units.
-var checker = func() *validator.Validate {
-	v := validator.New()
-	bound := func(holds func(value, bound Size) bool) validator.Func {
-		return func(f validator.FieldLevel) bool {
-			var b Size
-			if p := f.Param(); p != "" {
-				if err := b.UnmarshalText([]byte(p)); err != nil {
-					panic(fmt.Sprintf("config: bound %s: %v", p, err))
-				}
-			}
-			return holds(Size(f.Field().Uint()), b)
+// valid reports whether the value keeps to the bounds in the option's tag.
+func (o *option) valid() bool {
+	for rule := range strings.SplitSeq(o.tag.Get("validate"), ",") {
+		name, param, _ := strings.Cut(rule, "=")
+		holds := true
+		switch name {
+		case "oneof":
+			holds = slices.Contains(strings.Fields(param), o.value.String())
+		case "min":
+			holds = o.compare(param) >= 0
+		case "max":
+			holds = o.compare(param) <= 0
+		case "multiple":
+			holds = o.value.Uint()%o.like(param).Uint() == 0
+		case "pow2":
+			holds = bits.OnesCount64(o.value.Uint()) == 1
+		}
+		if !holds {
+			return false
 		}
 	}
-	for tag, holds := range map[string]func(value, bound Size) bool{
-		"atleast":  func(v, b Size) bool { return v >= b },
-		"atmost":   func(v, b Size) bool { return v <= b },
-		"multiple": func(v, b Size) bool { return v%b == 0 },
-		"pow2":     func(v, _ Size) bool { return v&(v-1) == 0 },
-	} {
-		if err := v.RegisterValidation(tag, bound(holds)); err != nil {
-			panic(err)
-		}
+	return true
+}
+
+// like is a bound as a value of the option's type.
+func (o *option) like(bound string) reflect.Value {
+	b := option{path: o.path, value: reflect.New(o.value.Type()).Elem()}
+	if err := b.parse(bound); err != nil {
+		panic(fmt.Sprintf("config: bound of %s: %v", o.path, err))
 	}
-	return v
-}()
+	return b.value
+}
+
+// compare compares the value, a whole number of any type, with a bound.
+func (o *option) compare(bound string) int {
+	b := o.like(bound)
+	if b.CanUint() {
+		return cmp.Compare(o.value.Uint(), b.Uint())
+	}
+	return cmp.Compare(o.value.Int(), b.Int())
+}
 
 // Accepts says what a validate tag accepts: "64MiB to 6GiB, a multiple of 64MiB".
-func Accepts(validate string) string {
-	rules := make(map[string]string)
+func Accepts(validate string) (out string) {
 	for rule := range strings.SplitSeq(validate, ",") {
-		name, param, _ := strings.Cut(rule, "=")
-		rules[name] = param
-	}
-	if words := rules["oneof"]; words != "" {
-		return either(strings.Fields(words))
-	}
-	low, high := rules["min"]+rules["atleast"], rules["max"]+rules["atmost"]
-	if low == "" {
-		return ""
-	}
-	out := low + " to " + high
-	if step := rules["multiple"]; step != "" {
-		out += ", a multiple of " + step
-	}
-	if _, ok := rules["pow2"]; ok {
-		out += ", a power of two"
+		switch name, param, _ := strings.Cut(rule, "="); name {
+		case "oneof":
+			out = either(strings.Fields(param))
+		case "min":
+			out = param
+		case "max":
+			out += " to " + param
+		case "multiple":
+			out += ", a multiple of " + param
+		case "pow2":
+			out += ", a power of two"
+		}
 	}
 	return out
 }
-
-func (o *option) accepts() string { return Accepts(o.tag.Get("validate")) }
 
 // ParseFlag reads a flag as the options of a file are read. The tag is that of its field.
 func ParseFlag(target reflect.Value, text, validate string) error {
@@ -191,45 +193,21 @@ func ParseFlag(target reflect.Value, text, validate string) error {
 // FlagMeant is the flag that may be meant by one that there is not: flags are known by their
 // keys in the file, too.
 func FlagMeant(name string) (flag string, ok bool) {
-	all := options(new(Config))
-	match := func(o option) bool {
-		return plain(o.path) == plain(name) || strings.HasSuffix(plain(o.path), "-"+plain(name))
-	}
-	i := slices.IndexFunc(all, match)
-	if i < 0 || slices.ContainsFunc(all[i+1:], match) {
-		return "", false
-	}
-	return all[i].flag, true
-}
-
-// isList reports whether values of the type are lists, written with commas.
-func isList(t reflect.Type) bool {
-	return t == reflect.TypeFor[Counts]() || t == reflect.TypeFor[aperture.Map]()
-}
-
-// unbracket removes the brackets that YAML has around a list.
-func unbracket(text string) string {
-	if in, ok := strings.CutPrefix(text, "["); ok {
-		if in, ok := strings.CutSuffix(in, "]"); ok {
-			return in
+	for _, o := range options(new(Config)) {
+		if path := plain(o.path); path == plain(name) || strings.HasSuffix(path, "-"+plain(name)) {
+			if ok {
+				return "", false // two may be meant
+			}
+			flag, ok = o.flag, true
 		}
 	}
-	return text
+	return flag, ok
 }
 
-// A Setting is an option in force.
-type Setting struct {
-	Key       string
-	Value     string // as its key takes it
-	Inherited string // what the value inherit stands for
-	Default   string // "" for none
-	Live      bool   // it can be changed while guests run
-}
-
-// Settings lists the options of a [Config], [GPU] or [Schedule].
-func Settings(of any) (out []Setting) {
+// Settings lists the options in force of a [Config], [GPU] or [Schedule].
+func Settings(of any) (out []api.Setting) {
 	for _, o := range options(of) {
-		out = append(out, Setting{Key: o.path, Value: o.text(), Default: o.tag.Get("default"), Live: o.live()})
+		out = append(out, api.Setting{Key: o.path, Value: o.text(), Default: o.tag.Get("default"), Live: o.live()})
 	}
 	return out
 }
@@ -245,7 +223,7 @@ func Reference(of any) (out []Option) {
 	for _, o := range options(of) {
 		out = append(out, Option{
 			Key: o.path, Flag: o.flag, Type: o.tag.Get("placeholder"), Default: o.tag.Get("default"),
-			Accepts: o.accepts(), Help: o.tag.Get("help"), Live: o.live(),
+			Accepts: Accepts(o.tag.Get("validate")), Help: o.tag.Get("help"), Live: o.live(),
 		})
 	}
 	return out

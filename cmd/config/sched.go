@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator/gate"
 	"github.com/umbra-gpu/umbra/aggregator/sched"
+	"github.com/umbra-gpu/umbra/cmd/api"
 )
 
 // Scheduler is how virtual GPUs take turns on the card.
@@ -94,13 +96,9 @@ func (c *Config) Schedule() Schedule { return Schedule{c.Scheduler, c.Limits.Que
 
 // Settings lists the options of a running scheduler. Its default policy is the one that auto
 // stands for: auto itself is only for the start of the server.
-func (s *Schedule) Settings() []Setting {
+func (s *Schedule) Settings() []api.Setting {
 	out := Settings(s)
-	for i := range out {
-		if out[i].Default == SchedulerAuto {
-			out[i].Default = sched.Credit.String()
-		}
-	}
+	out[0].Default = sched.Credit.String()
 	return out
 }
 
@@ -132,14 +130,14 @@ func (s Schedule) Change(text string) (Schedule, error) {
 		return s, err
 	}
 	for i := range settings {
-		settings[i].key = strings.TrimPrefix(settings[i].key, at+".")
-		key, value := settings[i].key, settings[i].value
-		if policies := sched.Policies(); key == "policy" && !slices.Contains(policies, value) {
-			reason := "must be "
-			if value == SchedulerAuto || value == SchedulerOff {
-				reason = "is for the start of the server; must be "
+		p := &settings[i]
+		p.key = strings.TrimPrefix(p.key, at+".")
+		if policies := sched.Policies(); p.key == "policy" && !slices.Contains(policies, p.value) {
+			reason := "must be " + either(policies)
+			if p.value == SchedulerAuto || p.value == SchedulerOff {
+				reason = "is for the start of the server; " + reason
 			}
-			return s, &Error{at + ": policy", value, reason + either(policies)}
+			return s, &Error{at + ": policy", p.value, reason}
 		}
 	}
 	changed := s
@@ -183,18 +181,10 @@ func (t *CardTime) Grouping() gate.Grouping {
 }
 
 // isCardTime reports whether a key of a GPU is one of CardTime's.
-func isCardTime(key string) bool { return slices.Contains(paths(options(new(CardTime))), key) }
+func isCardTime(key string) bool { return find(options(new(CardTime)), key) != nil }
 
-// CheckScheduled refuses to change a share of the card's time where there is no scheduler.
-func CheckScheduled(g *GPU, text string) error {
-	settings, _ := pairs("", text, "")
-	for _, s := range settings {
-		if isCardTime(s.key) {
-			return &Error{g.Where(s.key), s.value, "has no effect without a scheduler; " + WithScheduler}
-		}
-	}
-	return nil
-}
+// inherited is the value of a virtual GPU's limit that the server's limit stands for.
+const inherited = "inherit"
 
 // QueueLimit is how many ring entries of a guest the scheduler accepts: zero is the server's limit.
 type QueueLimit int
@@ -207,16 +197,10 @@ func (q QueueLimit) String() string {
 	return strconv.Itoa(int(q))
 }
 
-// MarshalText implements encoding.TextMarshaler.
-func (q QueueLimit) MarshalText() ([]byte, error) { return []byte(q.String()), nil }
-
 // UnmarshalText implements encoding.TextUnmarshaler. It takes 0 for inherit.
 func (q *QueueLimit) UnmarshalText(text []byte) error {
-	if string(text) == inherited {
-		text = []byte("0")
-	}
 	n, err := strconv.Atoi(string(text))
-	if err != nil {
+	if err != nil && string(text) != inherited {
 		return fmt.Errorf("%q is neither a whole number nor inherit", text)
 	}
 	*q = QueueLimit(n)
@@ -227,10 +211,8 @@ func (q *QueueLimit) UnmarshalText(text []byte) error {
 // limit, sched.Forever is no limit.
 type RequestLimit time.Duration
 
-const (
-	inherited  = "inherit"
-	maxRequest = time.Hour
-)
+// maxRequest is the longest limit, as the tag of QueueLimits has it.
+const maxRequest = time.Hour
 
 // String writes the limit.
 func (r RequestLimit) String() string {
@@ -242,9 +224,6 @@ func (r RequestLimit) String() string {
 	}
 	return timeText(time.Duration(r))
 }
-
-// MarshalText implements encoding.TextMarshaler.
-func (r RequestLimit) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (r *RequestLimit) UnmarshalText(text []byte) error {
@@ -258,9 +237,7 @@ func (r *RequestLimit) UnmarshalText(text []byte) error {
 		return fmt.Errorf("%w; 0s is no limit, and inherit is the server's limits.request", err)
 	case d < 0 || d > maxRequest:
 		return fmt.Errorf("%s: must be 0s to 1h, or inherit", text)
-	case d == 0:
-		d = sched.Forever
 	}
-	*r = RequestLimit(d)
+	*r = RequestLimit(cmp.Or(d, sched.Forever))
 	return nil
 }

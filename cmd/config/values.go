@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -13,56 +15,34 @@ import (
 // Size is a number of bytes, written with a unit: 512MiB, 1GiB.
 type Size uint64
 
-var units = []struct {
-	name  string
-	shift uint
-}{{"TiB", 40}, {"GiB", 30}, {"MiB", 20}, {"KiB", 10}}
+// units are those of sizes, each 1024 times the one before.
+var units = []string{"B", "KiB", "MiB", "GiB", "TiB"}
 
 // String writes the size in the largest unit that it is a multiple of.
 func (s Size) String() string {
-	for _, u := range units {
-		if s != 0 && s&(1<<u.shift-1) == 0 {
-			return fmt.Sprintf("%d%s", uint64(s)>>u.shift, u.name)
-		}
+	i := min(bits.TrailingZeros64(uint64(s))/10, len(units)-1)
+	if s == 0 {
+		i = 0
 	}
-	return fmt.Sprintf("%dB", uint64(s))
+	return fmt.Sprintf("%d%s", uint64(s)>>(10*i), units[i])
 }
 
-// MarshalText implements encoding.TextMarshaler.
-func (s Size) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
-
-func notSize(text []byte) error {
-	return fmt.Errorf("%q is not a size; write a whole number and a unit: 512MiB, 1GiB (KiB, MiB, GiB, TiB; B for bytes)", text)
-}
+var sizeText = regexp.MustCompile(`^\s*(-?)([0-9]+) *(B|KiB|MiB|GiB|TiB)\s*$`)
 
 // UnmarshalText implements encoding.TextUnmarshaler. The unit must be there:
 // nobody means 512 bytes by a VRAM of 512.
 func (s *Size) UnmarshalText(text []byte) error {
-	str := strings.TrimSpace(string(text))
-	shift, found := uint(0), false
-	for _, u := range units {
-		if rest, ok := strings.CutSuffix(str, u.name); ok {
-			str, shift, found = rest, u.shift, true
-			break
-		}
+	m := sizeText.FindStringSubmatch(string(text))
+	if m == nil {
+		return fmt.Errorf("%q is not a size; write a whole number and a unit: 512MiB, 1GiB (KiB, MiB, GiB, TiB; B for bytes)", text)
 	}
-	if !found {
-		if str, found = strings.CutSuffix(str, "B"); !found {
-			return notSize(text)
-		}
+	if m[1] != "" {
+		return fmt.Errorf("%q is below zero", text)
 	}
-	str = strings.TrimSpace(str)
-	if below, ok := strings.CutPrefix(str, "-"); ok {
-		if _, err := strconv.ParseUint(below, 10, 64); err == nil {
-			return fmt.Errorf("%q is below zero", text)
-		}
-	}
-	n, err := strconv.ParseUint(str, 10, 64)
-	if errors.Is(err, strconv.ErrRange) || err == nil && bits.Len64(n)+int(shift) > 64 {
+	n, err := strconv.ParseUint(m[2], 10, 64)
+	shift := 10 * slices.Index(units, m[3])
+	if err != nil || bits.Len64(n)+shift > 64 {
 		return fmt.Errorf("%q is larger than %s, the largest size there is", text, Size(math.MaxUint64&^(1<<40-1)))
-	}
-	if err != nil {
-		return notSize(text)
 	}
 	*s = Size(n << shift)
 	return nil
@@ -107,11 +87,7 @@ type Counts []int
 
 // String writes the numbers with commas.
 func (c Counts) String() string {
-	var parts []string
-	for _, n := range c {
-		parts = append(parts, strconv.Itoa(n))
-	}
-	return strings.Join(parts, ",")
+	return strings.ReplaceAll(strings.Trim(fmt.Sprint([]int(c)), "[]"), " ", ",")
 }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
@@ -134,9 +110,6 @@ type ID uint16
 // String writes the id.
 func (d ID) String() string { return fmt.Sprintf("%04x", uint16(d)) }
 
-// MarshalText implements encoding.TextMarshaler.
-func (d ID) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
-
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (d *ID) UnmarshalText(text []byte) error {
 	n, err := strconv.ParseUint(string(text), 16, 16)
@@ -153,14 +126,11 @@ type Subsystem struct{ Vendor, ID ID }
 // String writes both ids.
 func (s Subsystem) String() string { return s.Vendor.String() + ":" + s.ID.String() }
 
-// MarshalText implements encoding.TextMarshaler.
-func (s Subsystem) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
-
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (s *Subsystem) UnmarshalText(text []byte) error {
 	vendor, id, _ := strings.Cut(string(text), ":")
 	var out Subsystem
-	if out.Vendor.UnmarshalText([]byte(vendor)) != nil || out.ID.UnmarshalText([]byte(id)) != nil {
+	if errors.Join(out.Vendor.UnmarshalText([]byte(vendor)), out.ID.UnmarshalText([]byte(id))) != nil {
 		return fmt.Errorf("%q is not a PCI subsystem; write the ids of vendor and board: 10de:076f", text)
 	}
 	*s = out

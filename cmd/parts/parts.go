@@ -120,10 +120,12 @@ func Server(c *config.Config, alone bool, log *slog.Logger) (by serve.Make, opts
 	opts = vfiouser.Options{NoWriteMulti: !o.WriteMulti, AnyDMAFile: o.DMAAnyFile, Log: log}
 	if o.Transport == serve.TransportNative { // the library maps by itself
 		opts.MaxDMARegions = o.MaxDMARegions
-		if opts.MaxDMAMappings, err = c.ClientMappings(soft.MaxMappings(), alone); err != nil {
+		mappings, err := c.ClientPart(config.ClientMappings, uint64(soft.MaxMappings()), alone)
+		if err != nil {
 			return nil, opts, nil, err
 		}
-		if opts.MaxDMAMemory, err = c.ClientMemory(addresses(), alone); err != nil {
+		opts.MaxDMAMappings = int(mappings)
+		if opts.MaxDMAMemory, err = c.ClientPart(config.ClientMemory, addresses(), alone); err != nil {
 			return nil, opts, nil, err
 		}
 		if opts.MaxDMAAlloc, err = clientAlloc(c, alone, log); err != nil {

@@ -28,11 +28,11 @@ func addresses() uint64 {
 // clientAlloc is how much memory the GPU may allocate in the files of one client; 0, with a line of
 // the log, where the system cannot bound it and the user has not asked for a bound.
 func clientAlloc(c *config.Config, alone bool, log *slog.Logger) (uint64, error) {
-	if err := vfiouser.CheckDMAAlloc(); err != nil && !c.AllocGiven() {
+	if err := vfiouser.CheckDMAAlloc(); err != nil && !c.Given(config.ClientAlloc) {
 		log.Warn("the memory that GPUs allocate in clients' files has no bound; permit the system call userfaultfd, or give QEMU's memory backends prealloc=on", "error", err)
 		return 0, nil
 	}
-	return c.ClientAlloc(memory(), alone)
+	return c.ClientPart(config.ClientAlloc, memory(), alone)
 }
 
 // memory is how much this process can have: the machine's, or what its control groups leave.

@@ -242,10 +242,7 @@ func (s *served) Set(name string, r api.SetRequest) (api.GPU, error) {
 	if !ok {
 		return api.GPU{}, s.unknown(name)
 	}
-	g, err := was.Change(r.Options)
-	if err == nil && !s.plan.Scheduled() {
-		err = config.CheckScheduled(&g, r.Options)
-	}
+	g, err := was.Change(r.Options, s.plan.Scheduled())
 	if err != nil {
 		return api.GPU{}, refused(err)
 	}
@@ -267,17 +264,9 @@ func (s *served) Set(name string, r api.SetRequest) (api.GPU, error) {
 	})
 	out := e.Status()
 	s.complete(&out, e, s.cardTimes())
-	out.Changes = changes(settingsOf(config.Settings(&was)), settingsOf(config.Settings(&g)))
+	out.Changes = changes(config.Settings(&was), config.Settings(&g))
 	s.logChange("GPU", out.Changes, "gpu", name, "options", r.Options)
 	return out, nil
-}
-
-// settingsOf is what the API calls options in force.
-func settingsOf(in []config.Setting) (out []api.Setting) {
-	for _, s := range in {
-		out = append(out, api.Setting(s))
-	}
-	return out
 }
 
 // changes lists the options that differ.
@@ -301,7 +290,7 @@ func (s *served) logChange(what string, changed []api.Change, about ...any) {
 
 // Show implements api.Backend.
 func (s *served) Show(name string) (api.GPUReport, error) {
-	e, settings := s.Whole, slices.DeleteFunc(config.Settings(s.cfg), func(o config.Setting) bool { return o.Live })
+	e, settings := s.Whole, slices.DeleteFunc(config.Settings(s.cfg), func(o api.Setting) bool { return o.Live })
 	switch {
 	case s.Shared != nil:
 		g, ok := s.gpu(name)
@@ -323,7 +312,7 @@ func (s *served) Show(name string) (api.GPUReport, error) {
 		return out, err
 	}
 	s.complete(&out.GPU, e, s.cardTimes())
-	out.Settings = settingsOf(settings)
+	out.Settings = settings
 	return out, nil
 }
 
@@ -373,7 +362,7 @@ func (s *served) Scheduler() (api.Scheduler, error) {
 	options, gpus := s.schedule, s.gpus
 	s.nowMu.Unlock()
 	out := api.Scheduler{
-		Policy: options.Policy, Settings: settingsOf(options.Settings()), Counts: counts, Ledger: s.Shared.Ledger(), Shares: []api.Share{},
+		Policy: options.Policy, Settings: options.Settings(), Counts: counts, Ledger: s.Shared.Ledger(), Shares: []api.Share{},
 	}
 	for i := range gpus {
 		out.Shares = append(out.Shares, shareOf(&gpus[i]))
@@ -404,7 +393,7 @@ func (s *served) SetScheduler(r api.SetRequest) (api.Scheduler, error) {
 	s.schedule = changed
 	s.nowMu.Unlock()
 	out, err := s.Scheduler()
-	out.Changes = changes(settingsOf(was.Settings()), out.Settings)
+	out.Changes = changes(was.Settings(), out.Settings)
 	s.logChange("scheduler", out.Changes, "options", r.Options)
 	return out, err
 }

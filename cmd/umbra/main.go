@@ -129,6 +129,7 @@ func newParser(ctx context.Context, stdout, stderr io.Writer, exit func(int)) *k
 		kong.TypeMapper(reflect.TypeFor[config.Percent](), kong.MapperFunc(valueFlag)),
 		kong.TypeMapper(reflect.TypeFor[config.Counts](), kong.MapperFunc(valueFlag)),
 		kong.TypeMapper(reflect.TypeFor[aperture.Map](), kong.MapperFunc(valueFlag)),
+		kong.KindMapper(reflect.String, kong.MapperFunc(valueFlag)),
 		kong.KindMapper(reflect.Int, kong.MapperFunc(valueFlag)),
 		kong.KindMapper(reflect.Uint64, kong.MapperFunc(valueFlag)),
 	)

@@ -126,7 +126,7 @@ func (c *serveCmd) options(parsed *kong.Context) (*config.Config, error) {
 	if c.File != "" {
 		errs = append(errs, o.ReadFile(c.File))
 	}
-	errs = append(errs, o.Override(&c.Config, flagsGiven(parsed)))
+	o.Override(&c.Config, flagsGiven(parsed))
 	for _, text := range c.GPU {
 		errs = append(errs, o.AddGPU("--gpu", text))
 	}

@@ -14,13 +14,13 @@ import (
 // announce writes what is served, and how QEMU attaches.
 func (s *served) announce() error {
 	c := s.cfg
-	a := api.Serving{Event: "serving", Control: c.Control, Settings: settingsOf(config.Settings(c)), Lacks: s.plan.Lacks, PID: os.Getpid()}
+	a := api.Serving{Event: "serving", Control: c.Control, Settings: config.Settings(c), Lacks: s.plan.Lacks, PID: os.Getpid()}
 	if s.at != nil && s.at.path != "" {
 		a.Socket, a.QEMU = s.at.path, qemuArgs(s.at.path)
 	}
 	for i := range s.gpus {
 		g := &s.gpus[i]
-		a.GPUs = append(a.GPUs, api.ServingGPU{Name: g.Name, Socket: g.Socket, Settings: settingsOf(config.Settings(g)), QEMU: qemuArgs(g.Socket)})
+		a.GPUs = append(a.GPUs, api.ServingGPU{Name: g.Name, Socket: g.Socket, Settings: config.Settings(g), QEMU: qemuArgs(g.Socket)})
 	}
 	return s.out.write(a, s.servingText(&a))
 }
