@@ -1,6 +1,8 @@
 package simulate
 
 import (
+	"cmp"
+	_ "embed"
 	"errors"
 	"fmt"
 	"io"
@@ -20,22 +22,37 @@ import (
 
 // Options are how a user describes a plan.
 type Options struct {
-	Preset   string
-	File     string
-	Guests   []string
-	Policies []string
-	Set      []string
-	Duration time.Duration
-	Seed     uint64
+	Preset   string         `placeholder:"NAME" help:"An experiment by name; see --list (default: nn)."`
+	Mix      string         `placeholder:"FILE" help:"Who uses the card, as YAML; see --list."`
+	Guest    []string       `sep:"none" placeholder:"KEY=VALUE,..." help:"A guest, such as name=a,busy=2ms,weight=200,processes=3. Repeat it for more; --list has the keys."`
+	Policy   []string       `placeholder:"NAME" help:"Policies to compare: none, fifo, credit, band, timeslice, dfq (default: all)."`
+	Set      []string       `sep:"none" placeholder:"KEY=VALUE" help:"A parameter, such as credit.period=10ms; see --list."`
+	Duration *time.Duration `placeholder:"TIME" help:"Card time to simulate; of a sweep, the longest that a run may take (default: 20s, and 1000s)."`
+	Seed     uint64         `placeholder:"N" help:"For what is drawn at random; the same seed gives the same run (default: 1)."`
 }
 
 // Defaults of a plan.
 const (
-	DefaultPreset   = "nn"
-	DefaultDuration = 20 * time.Second
-	DefaultSweep    = 1000 * time.Second // a run of a sweep is over when its program has ended
-	MaxDuration     = time.Hour
+	defaultPreset   = "nn"
+	defaultDuration = 20 * time.Second
+	defaultSweep    = 1000 * time.Second // a run of a sweep is over when its program has ended
+	maxDuration     = time.Hour
 )
+
+// FileHelp describes a file with a mix of guests.
+const FileHelp = `
+A file for --mix has the keys name, about, duration, seed, set, policies and guests. Each of guests has
+name, weight, cap, priority, limit (of one request), queued (entries that may wait), count (as many alike),
+merged (true: its processes are one group), and either processes, a list of the same form, or load with the
+other keys above:
+
+  guests:
+    - {name: a, weight: 200, load: {busy: 2ms}}
+    - {name: b, processes: [{name: p, count: 3, load: {busy: 1ms, think: 5ms}}]}
+
+With axis, a name, and at, a list of numbers, the file is a sweep: it is simulated with each number in place of
+$at, until its first process, which needs requests, has ended.
+`
 
 // file is a plan as YAML.
 type file struct {
@@ -46,35 +63,52 @@ type file struct {
 	Set      map[string]string `yaml:"set"`
 	Policies []string          `yaml:"policies"`
 	Guests   []model.Node      `yaml:"guests"`
+
+	Axis string    `yaml:"axis"` // of a sweep
+	At   []float64 `yaml:"at"`   // what $at in the text stands for
+}
+
+//go:embed presets.yaml
+var presets string
+
+// A Preset is an experiment that can be named.
+type Preset struct{ Name, About, text string }
+
+// Presets are the experiments of the published work on fair shares, and of the tests.
+func Presets() (out []Preset) {
+	for text := range strings.SplitSeq(presets, "\n---\n") {
+		var p Preset
+		if err := yaml.Unmarshal([]byte(text), &p); err != nil {
+			panic(err)
+		}
+		p.text = text
+		out = append(out, p)
+	}
+	return out
 }
 
 // Plan makes the plan, or says what is wrong with the options.
 func (o *Options) Plan() (*Plan, error) {
-	f, p, where, err := o.source()
+	f, mixes, where, err := o.source()
 	if err != nil {
 		return nil, err
 	}
-	p.Duration, p.Seed = o.Duration, max(o.Seed, f.Seed, 1)
-	if o.Seed != 0 {
-		p.Seed = o.Seed
+	p := &Plan{Name: f.Name, About: f.About, Axis: f.Axis, At: f.At, Mixes: mixes, Duration: defaultDuration, Seed: cmp.Or(o.Seed, f.Seed, 1)}
+	if f.At != nil {
+		p.Duration = defaultSweep
 	}
-	if p.Duration == 0 {
-		p.Duration = f.Duration
+	p.Duration = cmp.Or(f.Duration, p.Duration)
+	if o.Duration != nil {
+		p.Duration = *o.Duration
 	}
-	if p.Duration == 0 {
-		p.Duration = DefaultDuration
-		if p.Sweep != nil {
-			p.Duration = DefaultSweep
-		}
-	}
-	if p.Duration < windows*time.Millisecond || p.Duration > MaxDuration {
-		return nil, &config.Error{Where: "--duration", Value: p.Duration.String(), Reason: fmt.Sprintf("must be %v to %v", windows*time.Millisecond, MaxDuration)}
+	if least := windows * time.Millisecond; p.Duration < least || p.Duration > maxDuration {
+		return nil, &config.Error{Where: "--duration", Value: p.Duration.String(), Reason: fmt.Sprintf("must be %v to %v", least, maxDuration)}
 	}
 	if p.Configs, err = o.configs(f); err != nil {
 		return nil, err
 	}
-	if p.Sweep == nil { // a mistake is reported before anything runs
-		if _, err := model.NewRig(p.Configs[0], p.Mix, p.Seed); err != nil {
+	for _, m := range mixes { // a mistake is reported before anything runs
+		if _, err := model.NewRig(p.Configs[0], m, p.Seed); err != nil {
 			return nil, where(err)
 		}
 	}
@@ -83,51 +117,62 @@ func (o *Options) Plan() (*Plan, error) {
 
 // source finds out who uses the card: from a preset, a file or flags. Where names the place of
 // an error.
-func (o *Options) source() (f *file, p *Plan, where func(error) error, err error) {
-	f = new(file)
+func (o *Options) source() (f *file, mixes []model.Mix, where func(error) error, err error) {
 	switch {
-	case o.Preset != "" && o.File != "" || o.Preset != "" && len(o.Guests) > 0 || o.File != "" && len(o.Guests) > 0:
+	case o.Preset != "" && o.Mix != "" || (o.Preset != "" || o.Mix != "") && len(o.Guest) > 0:
 		return nil, nil, nil, &config.Error{Where: "--preset, --mix and --guest", Value: "more than one of them", Reason: "give one"}
-	case o.File != "":
-		data, err := config.ReadInput(o.File)
-		if err != nil {
-			return nil, nil, nil, &config.Error{Where: "--mix", Value: o.File, Reason: err.Error()}
-		}
-		if f, err = parse(o.File, data); err != nil {
-			return nil, nil, nil, err
-		}
-		where = func(err error) error { return located(o.File, data, err) }
-		p = &Plan{Name: f.Name, About: f.About, Mix: model.Mix{Guests: f.Guests}}
-		if p.Name == "" {
-			p.Name = o.File
-		}
-	case len(o.Guests) > 0:
-		p = &Plan{Name: "guests"}
-		for _, text := range o.Guests {
+	case len(o.Guest) > 0:
+		f = &file{Name: "guests"}
+		for _, text := range o.Guest {
 			n, err := parseGuest(text)
 			if err != nil {
 				return nil, nil, nil, err
 			}
-			p.Mix.Guests = append(p.Mix.Guests, *n)
+			f.Guests = append(f.Guests, *n)
 		}
 		where = func(err error) error { return named("--guest: ", err) }
-	default:
-		name := o.Preset
-		if name == "" {
-			name = DefaultPreset
-		}
-		presets := Presets()
-		i := slices.IndexFunc(presets, func(p Preset) bool { return p.Name == name })
-		if i < 0 {
-			var names []string
-			for _, p := range presets {
-				names = append(names, p.Name)
-			}
-			return nil, nil, nil, &config.Error{Where: "--preset", Value: name, Reason: config.Known(name, names)}
-		}
-		return f, &Plan{Name: name, About: presets[i].About, Mix: presets[i].Mix, Sweep: presets[i].Sweep}, nil, nil
+		return f, []model.Mix{{Guests: f.Guests}}, where, where(scaleCaps(f.Guests, "guests"))
 	}
-	return f, p, where, where(scaleCaps(p.Mix.Guests, "guests"))
+	name, text, err := o.text()
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	var sweep struct{ At []float64 }
+	if err := yaml.Unmarshal([]byte(text), &sweep); err != nil || sweep.At == nil {
+		sweep.At = []float64{0} // an error is found again below
+	}
+	for _, at := range sweep.At {
+		text := []byte(strings.ReplaceAll(text, "$at", fmt.Sprint(at)))
+		if f, err = parse(name, text); err != nil {
+			return nil, nil, nil, err
+		}
+		where = func(err error) error { return located(name, text, err) }
+		if err = scaleCaps(f.Guests, "guests"); err != nil {
+			return nil, nil, nil, where(err)
+		}
+		mixes = append(mixes, model.Mix{Guests: f.Guests})
+	}
+	f.Name = cmp.Or(f.Name, name)
+	return f, mixes, where, nil
+}
+
+// text is the text of the file or the preset.
+func (o *Options) text() (name, text string, err error) {
+	if o.Mix != "" {
+		data, err := config.ReadInput(o.Mix)
+		if err != nil {
+			return "", "", &config.Error{Where: "--mix", Value: o.Mix, Reason: err.Error()}
+		}
+		return o.Mix, string(data), nil
+	}
+	name = cmp.Or(o.Preset, defaultPreset)
+	var names []string
+	for _, p := range Presets() {
+		if names = append(names, p.Name); p.Name == name {
+			return name, p.text, nil
+		}
+	}
+	return "", "", &config.Error{Where: "--preset", Value: name, Reason: config.Known(name, names)}
 }
 
 // parse reads YAML. The name is for errors.
@@ -142,21 +187,18 @@ func parse(name string, data []byte) (*file, error) {
 // located names the file and, if the error has a path, the line.
 func located(name string, data []byte, err error) error {
 	e := new(sched.Error)
-	if !errors.As(err, &e) {
-		return err
+	tree, parseErr := parser.ParseBytes(data, 0)
+	if !errors.As(err, &e) || parseErr != nil {
+		return named(name+": ", err)
 	}
-	where := name
-	if tree, parseErr := parser.ParseBytes(data, 0); parseErr == nil {
-		for path := e.Field; path != ""; path = path[:max(0, strings.LastIndexAny(path, ".["))] { // or the line of what it is in
-			if p, pathErr := yaml.PathString("$." + path); pathErr == nil {
-				if node, pathErr := p.FilterFile(tree); pathErr == nil && node != nil {
-					where = fmt.Sprintf("%s:%d", name, node.GetToken().Position.Line)
-					break
-				}
+	for path := e.Field; path != ""; path = path[:max(0, strings.LastIndexAny(path, ".["))] { // or the line of what it is in
+		if p, pathErr := yaml.PathString("$." + path); pathErr == nil {
+			if node, pathErr := p.FilterFile(tree); pathErr == nil && node != nil {
+				return named(fmt.Sprintf("%s:%d: ", name, node.GetToken().Position.Line), err)
 			}
 		}
 	}
-	return named(where+": ", err)
+	return named(name+": ", err)
 }
 
 // named puts a place before the field of a scheduler's error.
@@ -195,18 +237,6 @@ type guestText struct {
 // GuestKeys describes the keys of a guest on the command line.
 func GuestKeys() []config.Option { return config.Reference(new(guestText)) }
 
-// FileHelp describes a file with a mix of guests.
-const FileHelp = `
-A file for --mix has the keys name, about, duration, seed, set, policies and guests. Each of guests has
-name, weight, cap, priority, limit (of one request), queued (entries that may wait), count (as many alike),
-merged (true: its processes are one group), and either processes, a list of the same form, or load with the
-other keys above:
-
-  guests:
-    - {name: a, weight: 200, load: {busy: 2ms}}
-    - {name: b, processes: [{name: p, count: 3, load: {busy: 1ms, think: 5ms}}]}
-`
-
 func parseGuest(text string) (*model.Node, error) {
 	var g guestText
 	if err := config.Assign(&g, "--guest", text, "name=a,busy=2ms,weight=200"); err != nil {
@@ -231,7 +261,7 @@ func (o *Options) configs(f *file) (out []sched.Config, err error) {
 		return err
 	}
 	for _, key := range slices.Sorted(maps.Keys(f.Set)) {
-		if err := set(o.File+": set", key+"="+f.Set[key]); err != nil {
+		if err := set(o.Mix+": set", key+"="+f.Set[key]); err != nil {
 			return nil, err
 		}
 	}
@@ -240,19 +270,22 @@ func (o *Options) configs(f *file) (out []sched.Config, err error) {
 			return nil, err
 		}
 	}
-	policies, where := o.Policies, "--policy"
-	if len(policies) == 0 {
-		policies, where = f.Policies, o.File+": policies"
-	}
-	if len(policies) == 0 {
+	policies, where := o.Policy, "--policy"
+	if len(policies) == 0 && len(f.Policies) > 0 {
+		policies, where = f.Policies, o.Mix+": policies"
+	} else if len(policies) == 0 {
 		policies = sched.Policies()
 	}
 	for i, name := range policies {
-		if slices.Contains(policies[:i], name) {
-			return nil, &config.Error{Where: where, Value: name, Reason: "is there twice"}
+		wrong := ""
+		switch {
+		case slices.Contains(policies[:i], name):
+			wrong = "is there twice"
+		case !slices.Contains(sched.Policies(), name):
+			wrong = config.Known(name, sched.Policies())
 		}
-		if !slices.Contains(sched.Policies(), name) {
-			return nil, &config.Error{Where: where, Value: name, Reason: config.Known(name, sched.Policies())}
+		if wrong != "" {
+			return nil, &config.Error{Where: where, Value: name, Reason: wrong}
 		}
 		schedule.Policy = name
 		c, err := schedule.Config()

@@ -23,23 +23,17 @@ const (
 	Version = 2
 )
 
-// Plan is what to simulate.
+// Plan is what to simulate. In a sweep a mix changes by one parameter: its first process is a program
+// that ends, and the sweep measures how long that takes.
 type Plan struct {
 	Name, About string
-	Mix         model.Mix
-	Sweep       *Sweep // in place of Mix
+	Mixes       []model.Mix // one, or of a sweep one for each of At
+	Axis        string
+	At          []float64
 	Configs     []sched.Config
 	Duration    time.Duration // of card time; of a sweep: at most, for each run
 	Seed        uint64
 	Progress    func(string) // gets a line every few seconds; nil for none
-}
-
-// Sweep is a mix with one parameter that changes. Its first process is a program that ends; the
-// sweep measures how long the program takes.
-type Sweep struct {
-	Axis string
-	At   []float64
-	Mix  func(at float64) model.Mix
 }
 
 // Report is the result of a plan.
@@ -107,17 +101,12 @@ type simulation struct {
 func Simulate(ctx context.Context, p *Plan) (*Report, error) {
 	r := &Report{Schema: Schema, Version: Version, Name: p.Name, About: p.About, Card: p.Duration, Seed: p.Seed}
 	s := &simulation{p, ctx, time.Now()}
-	if p.Sweep != nil {
-		r.Axis, r.At = p.Sweep.Axis, p.Sweep.At
-	} else {
-		r.Mix = &p.Mix
+	do := s.sweep
+	if r.Axis, r.At = p.Axis, p.At; p.At == nil {
+		r.Mix, do = &p.Mixes[0], s.mix
 	}
 	for _, c := range p.Configs {
 		run := Run{Policy: c.Policy.String(), Config: c}
-		do := s.mix
-		if p.Sweep != nil {
-			do = s.sweep
-		}
 		if err := do(&run); err != nil {
 			return nil, err
 		}
@@ -152,7 +141,7 @@ func (s *simulation) advance(rig *model.Rig, until time.Duration) error {
 }
 
 func (s *simulation) mix(run *Run) error {
-	rig, err := model.NewRig(run.Config, s.Mix, s.Seed)
+	rig, err := model.NewRig(run.Config, s.Mixes[0], s.Seed)
 	if err != nil {
 		return err
 	}
@@ -194,8 +183,8 @@ func (s *simulation) mix(run *Run) error {
 }
 
 func (s *simulation) sweep(run *Run) error {
-	for _, at := range s.Sweep.At {
-		rig, err := model.NewRig(run.Config, s.Sweep.Mix(at), s.Seed)
+	for i, at := range s.At {
+		rig, err := model.NewRig(run.Config, s.Mixes[i], s.Seed)
 		if err != nil {
 			return err
 		}
@@ -203,7 +192,7 @@ func (s *simulation) sweep(run *Run) error {
 		for !program.Finished() {
 			if rig.Now >= s.Duration {
 				return &config.Error{Where: "--duration", Value: s.Duration.String(), Reason: fmt.Sprintf(
-					"the program had not ended with %s where the %s is %g; give it more, or leave that policy out (--policy)", run.Policy, s.Sweep.Axis, at)}
+					"the program had not ended with %s where the %s is %g; give it more, or leave that policy out (--policy)", run.Policy, s.Axis, at)}
 			}
 			if err := s.advance(rig, rig.Now+step); err != nil {
 				return err
@@ -216,7 +205,7 @@ func (s *simulation) sweep(run *Run) error {
 	sorted := slices.Sorted(slices.Values(run.Runtimes))
 	median := float64(sorted[len(sorted)/2])
 	run.Flatness = float64(sorted[len(sorted)-1]-sorted[0]) / median
-	run.Slope = slope(s.Sweep.At, run.Runtimes, median)
+	run.Slope = slope(s.At, run.Runtimes, median)
 	return nil
 }
 

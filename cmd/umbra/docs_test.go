@@ -48,7 +48,7 @@ func TestExamplesAreAccepted(t *testing.T) {
 			if strings.Contains(block[2], "\nguests:") {
 				name := filepath.Join(t.TempDir(), "mix.yaml")
 				require.NoError(t, os.WriteFile(name, []byte(block[2]), 0o600))
-				_, err := (&simulate.Options{File: name}).Plan()
+				_, err := (&simulate.Options{Mix: name}).Plan()
 				require.NoError(t, err, "%s:\n%s", page, block[2])
 				mixes++
 				continue

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"time"
 
 	"github.com/umbra-gpu/umbra/cmd/api"
 	"github.com/umbra-gpu/umbra/cmd/config"
@@ -20,15 +19,10 @@ type schedCmd struct {
 }
 
 type schedSimulateCmd struct {
-	Preset   string         `placeholder:"NAME" help:"An experiment by name; see --list (default: nn)."`
-	Mix      string         `placeholder:"FILE" help:"Who uses the card, as YAML; see --list."`
-	Guest    []string       `sep:"none" placeholder:"KEY=VALUE,..." help:"A guest, such as name=a,busy=2ms,weight=200,processes=3. Repeat it for more; --list has the keys."`
-	Policy   []string       `placeholder:"NAME" help:"Policies to compare: none, fifo, credit, band, timeslice, dfq (default: all)."`
-	Set      []string       `sep:"none" placeholder:"KEY=VALUE" help:"A parameter, such as credit.period=10ms; see --list."`
-	Duration *time.Duration `placeholder:"TIME" help:"Card time to simulate; of a sweep, the longest that a run may take (default: 20s, and 1000s)."`
-	Seed     uint64         `placeholder:"N" help:"For what is drawn at random; the same seed gives the same run (default: 1)."`
-	JSON     bool           `name:"json" help:"Write JSON in place of text."`
-	List     bool           `help:"List presets, parameters and the keys of a guest, and simulate nothing."`
+	simulate.Options `embed:""`
+
+	JSON bool `name:"json" help:"Write JSON in place of text."`
+	List bool `help:"List presets, parameters and the keys of a guest, and simulate nothing."`
 }
 
 func (c *schedSimulateCmd) Run(ctx context.Context, out output) error {
@@ -36,14 +30,7 @@ func (c *schedSimulateCmd) Run(ctx context.Context, out output) error {
 		_, err := io.WriteString(out.stdout, schedList())
 		return err
 	}
-	o := simulate.Options{Preset: c.Preset, File: c.Mix, Guests: c.Guest, Policies: c.Policy, Set: c.Set, Seed: c.Seed}
-	if c.Duration != nil {
-		if *c.Duration <= 0 { // which the package takes for its default
-			return &config.Error{Where: "--duration", Value: c.Duration.String(), Reason: "must be more than 0"}
-		}
-		o.Duration = *c.Duration
-	}
-	plan, err := o.Plan()
+	plan, err := c.Plan()
 	if err != nil {
 		return err
 	}
