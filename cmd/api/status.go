@@ -1,6 +1,10 @@
 package api
 
-import "time"
+import (
+	"fmt"
+	"strings"
+	"time"
+)
 
 // AddRequest describes a virtual GPU to add.
 type AddRequest struct {
@@ -95,6 +99,15 @@ type Change struct {
 	Key    string `json:"key"`
 	Before string `json:"before"`
 	After  string `json:"after"`
+}
+
+// ChangesText lists options that were changed: weight=200 (was 50).
+func ChangesText(changes []Change) string {
+	var out []string
+	for _, c := range changes {
+		out = append(out, fmt.Sprintf("%s=%s (was %s)", c.Key, c.After, c.Before))
+	}
+	return strings.Join(out, " ")
 }
 
 // InexactWindow is a mapped window that shows the guest wrong data.

@@ -86,6 +86,7 @@ func GPU(g *config.GPU) (serve.GPUConfig, error) {
 			Map: g.BARMap, Share: g.CardTime.Node(), Group: g.CardTime.Grouping(),
 		},
 		Device: devmodel.Config{ROM: b.rom, PCI: b.pci, TPCs: b.tpcs, Temperature: b.temperature},
+		Socket: g.Socket, Options: *g,
 	}, err
 }
 

@@ -6,7 +6,7 @@
 //
 // An [Endpoint] is a device with its server and its counters. [Shared] is a card with
 // any number of virtual GPUs, each at an Endpoint, which are added and removed while
-// it runs. Counters are returned as the structures of package api.
+// it runs. Counters are returned as the structures of package api. [Control] answers the control API.
 //
 // # Goroutines
 //
@@ -16,8 +16,9 @@
 //
 // # Locks, in the order in which they are taken
 //
-//  1. Endpoint.Changing: one change of a GPU at a time, Shared.adding: one Add at a time, or
-//     Close. What a client can stretch is waited for under neither.
+//  1. Control.mu: one request to add a GPU or to change the scheduler at a time; Endpoint.changing: one
+//     change of a GPU; Shared.adding: one Add, or Close. What a client can stretch is waited for under
+//     none of them.
 //  2. Shared.mu: the list of GPUs. Never held while waiting.
 //  3. Endpoint.logMu: counts that the log has; held while the log is written.
 //  4. Device.mu: whether a client is attached, or may be. Held briefly.

@@ -3,9 +3,11 @@ package serve
 import (
 	"log/slog"
 	"sync"
+	"sync/atomic"
 
 	"github.com/umbra-gpu/umbra/aggregator/sched"
 	"github.com/umbra-gpu/umbra/cmd/api"
+	"github.com/umbra-gpu/umbra/cmd/config"
 	"github.com/umbra-gpu/umbra/vfiouser"
 )
 
@@ -25,8 +27,8 @@ type Endpoint struct {
 	stuck   bool          // its client's thread had not ended then
 	end     func() (api.GPUReport, error)
 
-	// Changing is one change of the GPU's options at a time. It is its owner's.
-	Changing sync.Mutex
+	options  atomic.Pointer[config.GPU] // in force
+	changing sync.Mutex                 // one change of them at a time
 
 	logMu  sync.Mutex
 	logged map[string]uint64 // counts that the log has
@@ -42,6 +44,9 @@ func NewEndpoint(name string, d *Device, by Make, opts vfiouser.Options) (*Endpo
 	server, err := by(d, opts)
 	return &Endpoint{Name: name, Device: d, Server: server, logged: make(map[string]uint64)}, err
 }
+
+// Options are those of a virtual GPU that are in force.
+func (e *Endpoint) Options() *config.GPU { return e.options.Load() }
 
 // SetCardTime changes a virtual GPU's part of the card's time. Without a scheduler
 // it fails with gate.ErrNoScheduler.

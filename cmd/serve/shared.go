@@ -14,6 +14,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/aggregator/driver"
 	"github.com/umbra-gpu/umbra/cmd/api"
+	"github.com/umbra-gpu/umbra/cmd/config"
 	"github.com/umbra-gpu/umbra/devmodel"
 	"github.com/umbra-gpu/umbra/vfiouser"
 )
@@ -45,9 +46,10 @@ type Shared struct {
 
 // GPUConfig describes a virtual GPU.
 type GPUConfig struct {
-	Share  aggregator.GuestConfig // with its name
-	Device devmodel.Config
-	Socket string // for reports; Add takes a listener
+	Share   aggregator.GuestConfig // with its name
+	Device  devmodel.Config
+	Socket  string     // for reports; Add takes a listener
+	Options config.GPU // that describe it, for Control
 }
 
 // NewShared brings card c into service for virtual GPUs, each served by a
@@ -99,6 +101,7 @@ func (s *Shared) Add(cfg GPUConfig, l *net.UnixListener) (*Endpoint, error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	e.Virtual, e.Config, e.cancel, e.served = v, cfg, cancel, make(chan struct{})
+	e.options.Store(&cfg.Options)
 	if c, ok := s.card.(interface{ Stats() *soft.Stats }); ok {
 		e.account = openAccount(c, v.Guest.Owner())
 	}

@@ -3,8 +3,15 @@ package serve
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
 	"net"
+	"os"
+	"path/filepath"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/umbra-gpu/umbra/cmd/config"
 	"github.com/umbra-gpu/umbra/vfiouser"
 	"github.com/umbra-gpu/umbra/vfiouser/libvfiouser"
 )
@@ -56,4 +63,31 @@ func ServeConn(ctx context.Context, t vfiouser.Transport, c *net.UnixConn) error
 	}
 	vfiouser.CloseConn(c)
 	return ErrNoInherited
+}
+
+// maxSocketPath is the longest path that fits into a sockaddr_un with its NUL.
+const maxSocketPath = len(unix.RawSockaddrUnix{}.Path) - 1
+
+// SocketPath makes the path of a socket absolute, and checks that it is usable.
+func SocketPath(path, where string) (string, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return abs, err
+	}
+	wrong := func(reason string) (string, error) {
+		return abs, &config.Error{Where: where, Value: abs, Reason: reason}
+	}
+	if len(abs) > maxSocketPath {
+		return wrong(fmt.Sprintf("%d bytes long; the kernel takes socket paths of up to %d", len(abs), maxSocketPath))
+	}
+	switch dir, err := os.Stat(filepath.Dir(abs)); {
+	case errors.Is(err, fs.ErrNotExist):
+		return wrong(fmt.Sprintf("folder %s does not exist; make it or choose another path", filepath.Dir(abs)))
+	case err == nil && !dir.IsDir():
+		return wrong(filepath.Dir(abs) + " is not a folder; choose another path")
+	}
+	if there, err := os.Lstat(abs); err == nil && there.Mode()&fs.ModeSocket == 0 {
+		return wrong("a file that is not a socket is there; remove it or choose another path")
+	}
+	return abs, nil
 }

@@ -133,20 +133,11 @@ func (c *gpuSetCmd) Run(ctx context.Context, out output) error {
 	if err != nil {
 		return err
 	}
-	text := changesText(g.Changes)
+	text := api.ChangesText(g.Changes)
 	if text == "" {
 		text = "unchanged: the options have these values already"
 	}
 	return c.write(out, g, fmt.Sprintf("GPU %s: %s\n", g.Name, text))
-}
-
-// changesText lists options that were changed.
-func changesText(changes []api.Change) string {
-	var out []string
-	for _, c := range changes {
-		out = append(out, fmt.Sprintf("%s=%s (was %s)", c.Key, c.After, c.Before))
-	}
-	return strings.Join(out, " ")
 }
 
 type gpuRemoveCmd struct {

@@ -5,8 +5,7 @@
 // goroutines have ended when it returns.
 //
 // umbra serve has two goroutines beside those of package serve: one serves the
-// control socket, and one handles SIGUSR1 and SIGHUP. served.mu serializes changes
-// of GPUs and of the scheduler; it is taken before all locks of package serve.
+// control socket, and one handles SIGUSR1 and SIGHUP.
 package main
 
 import (

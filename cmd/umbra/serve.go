@@ -41,14 +41,17 @@ func (c *serveCmd) Run(ctx context.Context, parsed *kong.Context, out output) (e
 	if err != nil {
 		return err
 	}
+	log := slog.New(slog.NewTextHandler(out.stderr, nil))
 	s := &served{
-		cfg: opts, alone: c.FD != noFD || opts.Socket != "", began: time.Now(),
-		out: stdout{w: out.stdout, json: c.JSON}, log: slog.New(slog.NewTextHandler(out.stderr, nil)),
+		cfg: opts, alone: c.FD != noFD || opts.Socket != "", out: stdout{w: out.stdout, json: c.JSON, log: log}, log: log,
+		api: &serve.Control{Version: versionString(), Began: time.Now(), Config: opts, Describe: parts.GPU, Log: log},
 	}
-	s.out.log = s.log
 	defer func() { err = errors.Join(err, s.close()) }()
 	signals := catchSignals()
 	defer signal.Stop(signals)
+	if err := s.resolve(); err != nil {
+		return err
+	}
 	if s.plan, err = parts.NewPlan(opts, s.alone, s.log); err != nil {
 		return err
 	}

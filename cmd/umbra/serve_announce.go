@@ -18,8 +18,8 @@ func (s *served) announce() error {
 	if s.at != nil && s.at.path != "" {
 		a.Socket, a.QEMU = s.at.path, qemuArgs(s.at.path)
 	}
-	for i := range s.gpus {
-		g := &s.gpus[i]
+	for i := range c.GPUs {
+		g := &c.GPUs[i]
 		a.GPUs = append(a.GPUs, api.ServingGPU{Name: g.Name, Socket: g.Socket, Settings: config.Settings(g), QEMU: qemuArgs(g.Socket)})
 	}
 	return s.out.write(a, s.servingText(&a))
@@ -36,8 +36,8 @@ func (s *served) servingText(a *api.Serving) string {
 	switch {
 	case len(a.GPUs) > 0:
 		t := newTable(&b, "Virtual GPUs", "name\tVRAM\tchannels\tinterrupts\tsocket")
-		for i := range s.gpus {
-			g := &s.gpus[i]
+		for i := range c.GPUs {
+			g := &c.GPUs[i]
 			t.row("%s\t%v\t%d\t%s\t%s", g.Name, g.VRAM, g.Channels, interruptsOf(&g.Face), g.Socket)
 		}
 		t.flush()

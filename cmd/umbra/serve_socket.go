@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -23,43 +21,15 @@ type socket struct {
 	conn     *net.UnixConn
 }
 
-func (c *serveCmd) listen(o *config.Config) (*socket, error) {
+func (c *serveCmd) listen(path string) (*socket, error) {
 	if c.FD != noFD {
 		return inherited(c.FD)
-	}
-	path, err := socketPath(o.Socket, o.Where("socket"))
-	if err != nil {
-		return nil, err
 	}
 	listener, err := vfiouser.Listen(path)
 	if err != nil {
 		return nil, err
 	}
 	return &socket{path: path, listener: listener}, nil
-}
-
-// maxSocketPath is the longest path that fits into a sockaddr_un with its NUL.
-const maxSocketPath = len(unix.RawSockaddrUnix{}.Path) - 1
-
-// socketPath makes the path of a socket absolute, and checks that it is usable.
-func socketPath(path, where string) (string, error) {
-	abs, err := filepath.Abs(path)
-	if err != nil {
-		return abs, err
-	}
-	if len(abs) > maxSocketPath {
-		return abs, &config.Error{Where: where, Value: abs, Reason: fmt.Sprintf("%d bytes long; the kernel takes socket paths of up to %d", len(abs), maxSocketPath)}
-	}
-	switch dir, err := os.Stat(filepath.Dir(abs)); {
-	case errors.Is(err, fs.ErrNotExist):
-		return abs, &config.Error{Where: where, Value: abs, Reason: fmt.Sprintf("folder %s does not exist; make it or choose another path", filepath.Dir(abs))}
-	case err == nil && !dir.IsDir():
-		return abs, &config.Error{Where: where, Value: abs, Reason: fmt.Sprintf("%s is not a folder; choose another path", filepath.Dir(abs))}
-	}
-	if there, err := os.Lstat(abs); err == nil && there.Mode()&fs.ModeSocket == 0 {
-		return abs, &config.Error{Where: where, Value: abs, Reason: "a file that is not a socket is there; remove it or choose another path"}
-	}
-	return abs, nil
 }
 
 // inherited takes over a descriptor that the parent process opened.

@@ -6,11 +6,11 @@ import (
 	"log/slog"
 	"net"
 	"sync"
-	"time"
 
 	"github.com/umbra-gpu/umbra/cmd/api"
 	"github.com/umbra-gpu/umbra/cmd/config"
 	"github.com/umbra-gpu/umbra/cmd/parts"
+	"github.com/umbra-gpu/umbra/cmd/serve"
 	"github.com/umbra-gpu/umbra/vfiouser"
 )
 
@@ -19,7 +19,6 @@ import (
 type served struct {
 	cfg   *config.Config // at the start
 	alone bool           // one guest has the whole card
-	began time.Time
 	out   stdout
 	log   *slog.Logger
 
@@ -28,53 +27,65 @@ type served struct {
 	at        *socket             // in pass-through
 	listeners []*net.UnixListener // of virtual GPUs that are not yet served
 
-	*parts.Running       // nil until it starts
+	*parts.Running // nil until it starts
+	api            *serve.Control
 	stuck          error // the client of Running.Whole does not end
+}
 
-	mu sync.Mutex // one Add, or change of the scheduler, at a time; never held while a client is waited for, until the end
-
-	nowMu    sync.Mutex // guards what is in force now
-	gpus     []config.GPU
-	schedule config.Schedule
+// resolve makes the paths of all sockets absolute.
+func (s *served) resolve() (err error) {
+	if c := s.cfg; c.Control != "" {
+		if c.Control, err = serve.SocketPath(c.Control, c.Where("control")); err != nil {
+			return err
+		}
+	}
+	if c := s.cfg; c.Socket != "" {
+		if c.Socket, err = serve.SocketPath(c.Socket, c.Where("socket")); err != nil {
+			return err
+		}
+	}
+	for i := range s.cfg.GPUs {
+		g := &s.cfg.GPUs[i]
+		if g.Socket, err = serve.SocketPath(g.Socket, g.Where("socket")); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // listen opens every socket.
 func (s *served) listen(c *serveCmd) (err error) {
 	if path := s.cfg.Control; path != "" {
-		if path, err = socketPath(path, s.cfg.Where("control")); err != nil {
-			return err
-		}
-		s.cfg.Control = path
 		if s.control, err = api.Listen(path); err != nil {
 			return err
 		}
 	}
-	gpus := s.cfg.GPUs
 	if s.alone {
-		s.at, err = c.listen(s.cfg)
+		s.at, err = c.listen(s.cfg.Socket)
 		return err
 	}
-	for i := range gpus {
-		if gpus[i].Socket, err = socketPath(gpus[i].Socket, gpus[i].Where("socket")); err != nil {
-			return err
-		}
-		l, err := vfiouser.Listen(gpus[i].Socket)
+	for i := range s.cfg.GPUs {
+		l, err := vfiouser.Listen(s.cfg.GPUs[i].Socket)
 		if err != nil {
 			return err
 		}
 		s.listeners = append(s.listeners, l)
-		s.plan.GPUs[i].Socket = gpus[i].Socket
 	}
 	return nil
 }
 
 // start makes the card with its endpoint or its virtual GPUs, and serves the latter.
 func (s *served) start() (err error) {
-	s.schedule, s.gpus = s.cfg.Schedule(), s.cfg.GPUs
 	listeners := s.listeners
 	s.listeners = nil
-	s.Running, err = s.plan.Start(listeners)
-	return err
+	if s.Running, err = s.plan.Start(listeners); err != nil {
+		return err
+	}
+	s.api.Card, s.api.Whole, s.api.Shared, s.api.Scheduled = s.Card, s.Whole, s.Shared, s.plan.Scheduled()
+	if s.at != nil {
+		s.api.Socket = s.at.path
+	}
+	return nil
 }
 
 // run serves until ctx ends, or the client on an inherited connection disconnects.
@@ -84,7 +95,7 @@ func (s *served) run(ctx context.Context) error {
 	if l := s.control; l != nil {
 		s.control = nil
 		controlled.Go(func() {
-			if err := api.Serve(serving, l, s, s.log); err != nil {
+			if err := api.Serve(serving, l, s.api, s.log); err != nil {
 				cancel(err)
 			}
 		})
@@ -107,6 +118,15 @@ func (s *served) run(ctx context.Context) error {
 	return err
 }
 
+// report writes the report to the standard output.
+func (s *served) report() error {
+	r, err := s.api.Report()
+	if err != nil {
+		return err
+	}
+	return s.out.write(r, reportText(&r))
+}
+
 // close ends everything.
 func (s *served) close() error {
 	if s.control != nil {
@@ -121,11 +141,9 @@ func (s *served) close() error {
 	if s.Running == nil {
 		return nil
 	}
-	s.mu.Lock() // a late request that changes the card is finished
-	defer s.mu.Unlock()
 	err := s.stuck
 	if err == nil {
-		err = s.Running.Close()
+		err = s.api.Finish(s.Running.Close)
 	}
 	if errors.Is(err, vfiouser.ErrStuck) {
 		s.log.Warn("the server ends although a client's thread does not", "error", err)

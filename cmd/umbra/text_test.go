@@ -15,7 +15,6 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/sched"
 	"github.com/umbra-gpu/umbra/cmd/api"
 	"github.com/umbra-gpu/umbra/cmd/config"
-	"github.com/umbra-gpu/umbra/cmd/parts"
 	"github.com/umbra-gpu/umbra/cmd/serve"
 	"github.com/umbra-gpu/umbra/vfiouser"
 )
@@ -102,10 +101,8 @@ func TestPassThroughCounts(t *testing.T) {
 	require.NoError(t, err)
 	whole, err := serve.NewEndpoint("card", serve.NewPassThrough(c, passthrough.Config{}), serve.Native, vfiouser.Options{})
 	require.NoError(t, err)
-	s := &served{
-		cfg: config.Default(), plan: new(parts.Plan), at: new(socket), Running: &parts.Running{Card: c, Whole: whole},
-	}
-	defer func() { require.NoError(t, s.Running.Close()) }()
+	s := &serve.Control{Config: config.Default(), Card: c, Whole: whole}
+	defer func() { require.NoError(t, c.Close()) }()
 	stats := c.Stats()
 	stats.MMUFaults.Add(1)
 	stats.PBDMAErrors.Add(2)
@@ -125,7 +122,7 @@ func TestPassThroughCounts(t *testing.T) {
 		require.EqualValues(t, 16, g.Count("program_faults"))
 		var b strings.Builder
 		gpuTable(&b, []api.GPU{*g}, true)
-		require.Regexp(t, `\n  card +0B +all +- +0 +0 +15 +0 `, b.String())
+		require.Regexp(t, `\n  card +512MiB +all +- +0 +0 +15 +0 `, b.String())
 	}
 	require.EqualValues(t, 15, status.Card.Faults.Total())
 }
