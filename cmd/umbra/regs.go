@@ -6,12 +6,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/umbra-gpu/umbra/cmd/api"
 	"github.com/umbra-gpu/umbra/cmd/config"
@@ -50,7 +47,7 @@ func (c *regsCmd) Run(ctx context.Context, out output) error {
 	if c.JSON {
 		return json.NewEncoder(out.stdout).Encode(t)
 	}
-	_, err = io.WriteString(out.stdout, registersText(&t, c.Control != "", terminalWidth(out.stdout)))
+	_, err = io.WriteString(out.stdout, registersText(&t, c.Control != ""))
 	return err
 }
 
@@ -106,19 +103,6 @@ func keepAt(t *api.RegisterTable, at string) error {
 	return nil
 }
 
-// terminalWidth is the number of columns of the terminal that w writes to, or 0.
-func terminalWidth(w io.Writer) int {
-	f, ok := w.(*os.File)
-	if !ok {
-		return 0
-	}
-	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
-	if err != nil {
-		return 0
-	}
-	return int(size.Col)
-}
-
 // registerLegend explains the columns of the register table, each line for the rows that it is true of.
 var registerLegend = []struct {
 	text    string
@@ -161,10 +145,10 @@ func legendOf(rows []api.Register) string {
 	return b.String()
 }
 
-// registersText writes a line for each register, or for a terminal, which is too narrow for most of
-// them, a paragraph. What has no bound comes last in a line, so that it makes no other line longer.
-func registersText(t *api.RegisterTable, counted bool, width int) string {
-	var b, rows strings.Builder
+// registersText writes a line for each register. What has no bound comes last in a line, so that it
+// makes no other line longer.
+func registersText(t *api.RegisterTable, counted bool) string {
+	var b strings.Builder
 	head := "offset\taccess\tpolicy"
 	if counted {
 		fmt.Fprintf(&b, "Counts of %s\n", cmp.Or(strings.Join(t.GPUs, ", "), "no GPU: there are none"))
@@ -172,11 +156,11 @@ func registersText(t *api.RegisterTable, counted bool, width int) string {
 	}
 	byPolicy := make(map[string]int)
 	stubs := 0
-	w := newTable(&rows, "", head+"\tregister")
+	w := newTable(&b, "", head+"\tregister")
 	for i := range t.Rows {
 		r := &t.Rows[i]
 		byPolicy[r.Policy]++
-		counts, name, effect := "", r.Register, ""
+		counts, name := "", r.Register
 		if r.Instances > 1 {
 			name += fmt.Sprintf(" x %d", r.Instances)
 		}
@@ -185,52 +169,16 @@ func registersText(t *api.RegisterTable, counted bool, width int) string {
 			stubs++
 		}
 		if r.Effect != "" {
-			effect = ": " + r.Effect
+			name += ": " + r.Effect
 		}
 		if counted {
 			counts = fmt.Sprintf("\t%d\t%d\t%v", r.Reads, r.Writes, short(r.Time))
 		}
-		w.row("%06x\t%s\t%s%s\t%s%s", r.Offset, r.Access, r.Policy, counts, name, effect)
+		w.row("%06x\t%s\t%s%s\t%s", r.Offset, r.Access, r.Policy, counts, name)
 	}
 	w.flush()
-	if width == 0 {
-		b.WriteString(rows.String())
-	} else {
-		for i := range t.Rows {
-			registerText(&b, &t.Rows[i], counted, width)
-		}
-	}
 	fmt.Fprintf(&b, "\n%s: %d virtual, %d translate, %d refuse; %d of them stubs.\n%s",
 		plural(uint64(len(t.Rows)), "row", "rows"), byPolicy["virtual"], byPolicy["translate"], byPolicy["refuse"], stubs, legendOf(t.Rows))
-	w = newTable(&b, "Accessed and not declared", "near\toffset\treads\twrites")
-	for _, h := range t.Undeclared {
-		w.row("%s\t%06x\t%d\t%d", h.Near, h.Offset, h.Reads, h.Writes)
-	}
-	w.flush()
+	listTable(&b, "Accessed and not declared", t.Undeclared)
 	return b.String()
-}
-
-// registerText writes what a row of the table has in lines of up to width columns.
-func registerText(b *strings.Builder, r *api.Register, counted bool, width int) {
-	text := fmt.Sprintf("%s, %d x %s, %s", r.Block, r.Instances, r.Access, r.Policy)
-	if r.Stub {
-		text += ", stub"
-	}
-	if counted {
-		text += fmt.Sprintf("; %d reads, %d writes, %v", r.Reads, r.Writes, short(r.Time))
-	}
-	if r.Effect != "" {
-		text += "; " + r.Effect
-	}
-	fmt.Fprintf(b, "%06x %s\n", r.Offset, r.Register)
-	const indent = "      "
-	line := indent
-	for word := range strings.FieldsSeq(text) {
-		if len(line)+1+len(word) > width {
-			b.WriteString(line + "\n")
-			line = indent
-		}
-		line += " " + word
-	}
-	b.WriteString(line + "\n")
 }

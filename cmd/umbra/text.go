@@ -2,12 +2,9 @@ package main
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
-	"time"
 
-	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/cmd/api"
 	"github.com/umbra-gpu/umbra/cmd/config"
 )
@@ -71,40 +68,13 @@ func gpuText(b *strings.Builder, g *api.GPUReport) {
 		t.row("%s\t%s\t%s", s.Key, value, live)
 	}
 	t.flush()
-	for _, c := range []struct {
-		n    uint64
-		what string
-	}{
-		{g.Connections.Refused, "connections refused: a client was attached, or the GPU was out of service"},
-		{g.Connections.BadStreams, "connections ended after an invalid message"},
-		{g.Connections.MemoryRefused, "ranges of a client's memory refused; the log names the limit"},
-		{g.Connections.Panics, "panics of the device, contained: please report them"},
-	} {
-		if c.n > 0 {
-			fmt.Fprintf(b, "%d %s\n", c.n, c.what)
-		}
-	}
-	t = newTable(b, "Traps by region", "region\treads\twrites\tbytes")
-	for _, r := range g.Regions {
-		if r.Reads+r.Writes == 0 {
-			continue
-		}
-		t.row("%s\t%d\t%d\t%d", r.Region, r.Reads, r.Writes, r.Bytes)
-	}
-	t.flush()
-	t = newTable(b, "Registers by block", "block\treads\twrites\ttime")
-	for _, k := range g.Registers.Blocks {
-		t.row("%s\t%d\t%d\t%v", k.Name, k.Reads, k.Writes, short(k.Time))
-	}
-	t.flush()
+	countTable(b, "Connections", countsOf(g.Connections))
+	listTable(b, "Traps by region", g.Regions)
+	listTable(b, "Registers by block", g.Registers.Blocks)
 	if m := g.Registers.Missed; m.HoleReads+m.HoleWrites+m.Outside > 0 {
 		fmt.Fprintf(b, "  undeclared offsets: %d reads, %d writes; outside: %d\n", m.HoleReads, m.HoleWrites, m.Outside)
 	}
-	t = newTable(b, "Copies, uploads and programs that engines started", "class\tname\tlaunches\tbytes moved")
-	for _, w := range g.Work {
-		t.row("%s\t%s\t%d\t%d", w.Class, w.Name, w.Copies, w.Bytes)
-	}
-	t.flush()
+	listTable(b, "Copies, uploads and programs that engines started", g.Work)
 	countTable(b, "Counts of the guest", g.Counts)
 	countTable(b, "Rules that the guest broke", g.RulesBroken)
 	inexactText(b, g.Inexact)
@@ -119,35 +89,8 @@ func gpuText(b *strings.Builder, g *api.GPUReport) {
 	if g.UnmapTime > 0 {
 		fmt.Fprintf(b, "\nTime until the card released memory that the client unmapped: %v\n", short(g.UnmapTime))
 	}
-	if d := &g.Delivery; g.Clients > 0 {
-		fmt.Fprintf(b, "\nInterrupts to the last client: %d signalled, %d masked, %d without an eventfd\n",
-			g.Interrupts, d.Masked, d.Unrouted)
-	}
+	countTable(b, "Interrupts that the last client did not get at once", countsOf(g.Delivery))
 }
-
-// countTable lists the counts that are not zero, but for those that every client makes rise.
-func countTable(b *strings.Builder, title string, counts map[string]uint64) {
-	t := newTable(b, title, "name\tcount")
-	for _, name := range slices.Sorted(maps.Keys(counts)) {
-		switch n := counts[name]; {
-		case n == 0 || usualCounts[name]:
-		case strings.HasSuffix(name, "_ns"):
-			t.row("%s\t%v", name, short(time.Duration(n)))
-		default:
-			t.row("%s\t%d", name, n)
-		}
-	}
-	t.flush()
-}
-
-// usualCounts are the names of counters that every client makes rise when it attaches.
-var usualCounts = func() map[string]bool {
-	usual := make(map[string]bool)
-	for _, c := range new(aperture.Stats).Counts() {
-		usual[c.Name] = c.Usual
-	}
-	return usual
-}()
 
 // inexactText lists the mapped windows that showed the guest wrong data.
 func inexactText(b *strings.Builder, list []api.InexactWindow) {
@@ -249,23 +192,13 @@ func reportText(r *api.Report) string {
 	if !alone {
 		b.WriteString("\nThe card\n")
 	}
-	t := newTable(&b, "Engines by class", "class\tname\tmethods\tlaunches\tbytes moved\tsemaphores\trefused")
-	for _, k := range r.Card.Classes {
-		t.row("%s\t%s\t%d\t%d\t%d\t%d\t%d", k.Class, k.Name, k.Methods, k.Copies, k.Bytes, k.Semaphores, k.Refused)
-	}
-	t.flush()
-	t = newTable(&b, "Methods stored but not executed", "class\tmethod\ttimes")
-	for _, n := range r.Card.NotExecuted {
-		t.row("%s\t%s\t%d", n.Class, n.Name, n.Count)
-	}
-	t.flush()
-	c, f, tlb := &r.Card.Channels, &r.Card.Faults, &r.Card.TLB
-	fmt.Fprintf(&b, "\nChannels: %d doorbells, %d GPFIFO entries, %d words, %d methods, %d semaphores released, %d acquired\n",
-		c.Doorbells, c.Entries, c.Words, c.Methods, c.Releases, c.Acquires)
-	fmt.Fprintf(&b, "TLB: %d invalidates, %d address spaces flushed for them, %d misses\n", tlb.Invalidates, tlb.Flushes, tlb.Misses)
-	fmt.Fprintf(&b, "Interrupts raised by the card: %d\n", r.Card.Interrupts)
-	fmt.Fprintf(&b, "Faults: %d MMU, %d PBDMA, %d engine, %d through BARs, %d doorbells of no channel\n",
-		f.MMU, f.PBDMA, f.Engine, f.BAR, f.Doorbell)
+	c := &r.Card
+	listTable(&b, "Engines by class", c.Classes)
+	listTable(&b, "Methods stored but not executed", c.NotExecuted)
+	countTable(&b, "Channels", countsOf(c.Channels))
+	countTable(&b, "Translations", countsOf(c.TLB))
+	countTable(&b, "Faults", countsOf(c.Faults))
+	fmt.Fprintf(&b, "\nInterrupts raised by the card: %d\n", c.Interrupts)
 	ledgerText(&b, r.Ledger)
 	return b.String()
 }
@@ -286,11 +219,7 @@ func schedulerText(s *api.Scheduler) string {
 		t.row("%s", strings.TrimSuffix(fmt.Sprintf("%s\t%s\t%s\t%s", p.Key, p.Value, p.Default, before[p.Key]), "\t"))
 	}
 	t.flush()
-	t = newTable(&b, "Shares of GPUs", "name\tweight\tcap\tpriority")
-	for _, g := range s.Shares {
-		t.row("%s\t%d\t%s\t%d", g.Name, g.Weight, percent(g.Cap), g.Priority)
-	}
-	t.flush()
+	listTable(&b, "Shares of GPUs", s.Shares)
 	countTable(&b, "Events that should not happen", s.Counts)
 	return b.String()
 }
