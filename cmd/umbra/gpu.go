@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"path/filepath"
 	"strings"
 
@@ -17,41 +19,28 @@ type server struct {
 	JSON    bool   `name:"json" help:"Write JSON, as docs/control-api.md describes it."`
 }
 
-func (s *server) client() (*api.Client, error) {
+// ask sends a request to the server, and writes the answer as JSON or text.
+func ask[T any](s *server, out output, request func(*api.Client) (T, error), text func(*strings.Builder, *T)) error {
 	if s.Control == "" {
-		return nil, &config.Error{Where: "--control", Reason: "missing; give the path that umbra serve was started with, here or in the variable UMBRA_CONTROL"}
+		return &config.Error{Where: "--control", Reason: "missing; give the path that umbra serve was started with, here or in the variable UMBRA_CONTROL"}
 	}
-	return api.NewClient(s.Control), nil
-}
-
-// ask sends a request to the server.
-func ask[T any](s *server, request func(*api.Client) (T, error)) (answer T, err error) {
-	k, err := s.client()
-	if err != nil {
-		return answer, err
-	}
-	return request(k)
-}
-
-// write writes v as JSON, or the text.
-func (s *server) write(out output, v any, text string) error {
-	if s.JSON {
-		return json.NewEncoder(out.stdout).Encode(v)
-	}
-	_, err := fmt.Fprint(out.stdout, text)
-	return err
-}
-
-type statusCmd struct {
-	server
-}
-
-func (c *statusCmd) Run(ctx context.Context, out output) error {
-	s, err := ask(&c.server, func(k *api.Client) (api.Status, error) { return k.Status(ctx) })
+	answer, err := request(api.NewClient(s.Control))
 	if err != nil {
 		return err
 	}
-	return c.write(out, s, statusText(&s))
+	if s.JSON {
+		return json.NewEncoder(out.stdout).Encode(answer)
+	}
+	var b strings.Builder
+	text(&b, &answer)
+	_, err = io.WriteString(out.stdout, b.String())
+	return err
+}
+
+type statusCmd struct{ server }
+
+func (c *statusCmd) Run(ctx context.Context, out output) error {
+	return ask(&c.server, out, func(k *api.Client) (api.Status, error) { return k.Status(ctx) }, statusText)
 }
 
 type gpuCmd struct {
@@ -62,18 +51,13 @@ type gpuCmd struct {
 	Remove gpuRemoveCmd `cmd:"" help:"Remove a virtual GPU and give its share of the card back."`
 }
 
-type gpuListCmd struct {
-	server
-}
+type gpuListCmd struct{ server }
 
 func (c *gpuListCmd) Run(ctx context.Context, out output) error {
-	s, err := ask(&c.server, func(k *api.Client) (api.Status, error) { return k.Status(ctx) })
-	if err != nil {
-		return err
-	}
-	var b strings.Builder
-	gpuTable(&b, s.GPUs, true)
-	return c.write(out, s.GPUs, b.String())
+	return ask(&c.server, out, func(k *api.Client) ([]api.GPU, error) {
+		s, err := k.Status(ctx)
+		return s.GPUs, err
+	}, func(b *strings.Builder, gpus *[]api.GPU) { gpuTable(b, *gpus, true) })
 }
 
 type gpuShowCmd struct {
@@ -82,14 +66,10 @@ type gpuShowCmd struct {
 }
 
 func (c *gpuShowCmd) Run(ctx context.Context, out output) error {
-	g, err := ask(&c.server, func(k *api.Client) (api.GPUReport, error) { return k.Show(ctx, c.Name) })
-	if err != nil {
-		return err
-	}
-	var b strings.Builder
-	gpuTable(&b, []api.GPU{g.GPU}, true)
-	gpuText(&b, &g)
-	return c.write(out, g, b.String())
+	return ask(&c.server, out, func(k *api.Client) (api.GPUReport, error) { return k.Show(ctx, c.Name) }, func(b *strings.Builder, g *api.GPUReport) {
+		gpuTable(b, []api.GPU{g.GPU}, true)
+		gpuText(b, g)
+	})
 }
 
 type gpuAddCmd struct {
@@ -99,26 +79,24 @@ type gpuAddCmd struct {
 
 func (c *gpuAddCmd) Run(ctx context.Context, out output) error {
 	// Relative paths are the command's: the server may run in another folder.
-	parts := strings.Split(strings.Join(c.What, ","), ",")
-	for i, part := range parts {
-		key, path := config.Pair(part)
-		if path == "" || key != "socket" && key != "rom" {
-			continue
+	options := strings.Split(strings.Join(c.What, ","), ",")
+	for i, part := range options {
+		if key, path := config.Pair(part); path != "" && (key == "socket" || key == "rom") {
+			abs, err := filepath.Abs(path)
+			if err != nil {
+				return err
+			}
+			options[i] = key + "=" + abs
 		}
-		abs, err := filepath.Abs(path)
-		if err != nil {
-			return err
-		}
-		parts[i] = key + "=" + abs
 	}
-	g, err := ask(&c.server, func(k *api.Client) (api.GPU, error) {
-		return k.Add(ctx, api.AddRequest{GPU: strings.Join(parts, ",")})
+	a := api.AddRequest{GPU: strings.Join(options, ",")}
+	return ask(&c.server, out, func(k *api.Client) (api.GPU, error) { return k.Add(ctx, a) }, func(b *strings.Builder, g *api.GPU) {
+		fmt.Fprintf(b, "GPU %s: %v, %d channels; QEMU attaches with\n\n%s", g.Name, config.Size(g.VRAM), g.Channels, shellLines(qemuArgs(g.Socket)))
 	})
-	if err != nil {
-		return err
-	}
-	return c.write(out, g, fmt.Sprintf("GPU %s: %v, %d channels; QEMU attaches with\n\n%s", g.Name, config.Size(g.VRAM), g.Channels, shellLines(qemuArgs(g.Socket))))
 }
+
+// unchanged is what is written for a change that changed nothing.
+const unchanged = "unchanged: the options have these values already"
 
 type gpuSetCmd struct {
 	server
@@ -127,17 +105,10 @@ type gpuSetCmd struct {
 }
 
 func (c *gpuSetCmd) Run(ctx context.Context, out output) error {
-	g, err := ask(&c.server, func(k *api.Client) (api.GPU, error) {
-		return k.Set(ctx, c.Name, api.SetRequest{Options: strings.Join(c.What, ",")})
+	r := api.SetRequest{Options: strings.Join(c.What, ",")}
+	return ask(&c.server, out, func(k *api.Client) (api.GPU, error) { return k.Set(ctx, c.Name, r) }, func(b *strings.Builder, g *api.GPU) {
+		fmt.Fprintf(b, "GPU %s: %s\n", g.Name, cmp.Or(api.ChangesText(g.Changes), unchanged))
 	})
-	if err != nil {
-		return err
-	}
-	text := api.ChangesText(g.Changes)
-	if text == "" {
-		text = "unchanged: the options have these values already"
-	}
-	return c.write(out, g, fmt.Sprintf("GPU %s: %s\n", g.Name, text))
 }
 
 type gpuRemoveCmd struct {
@@ -147,12 +118,8 @@ type gpuRemoveCmd struct {
 }
 
 func (c *gpuRemoveCmd) Run(ctx context.Context, out output) error {
-	r, err := ask(&c.server, func(k *api.Client) (api.GPUReport, error) { return k.Remove(ctx, c.Name, c.Force) })
-	if err != nil {
-		return err
-	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "GPU %s is removed; it had %s.\n", r.Name, plural(r.Clients, "client", "clients"))
-	gpuText(&b, &r)
-	return c.write(out, r, b.String())
+	return ask(&c.server, out, func(k *api.Client) (api.GPUReport, error) { return k.Remove(ctx, c.Name, c.Force) }, func(b *strings.Builder, r *api.GPUReport) {
+		fmt.Fprintf(b, "GPU %s is removed; it had %s.\n", r.Name, plural(r.Clients, "client", "clients"))
+		gpuText(b, r)
+	})
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"strconv"
 	"strings"
 
 	"github.com/umbra-gpu/umbra/cmd/config"
@@ -48,12 +47,12 @@ func (c *romShowCmd) Run(out output) error {
 }
 
 type romBuildCmd struct {
-	Output      string   `short:"o" placeholder:"FILE" help:"File to write the image to; - is standard output, none checks the image and writes nothing."`
-	Device      string   `placeholder:"ID" help:"PCI device id in hexadecimal (default: 06d8, Quadro 6000)."`
-	Size        string   `placeholder:"SIZE" help:"Size of the image, a multiple of 512 bytes (default: 8KiB)."`
-	Memory      string   `placeholder:"KIND" help:"Kind of memory on the board: ddr2, ddr3, gddr3 or gddr5 (default: ddr3)."`
-	Without     []string `placeholder:"T" help:"BIT tokens to leave out, by letter."`
-	Description string   `placeholder:"FILE" help:"Build from the description in a JSON file: the output of umbra rom show --json, or its member 'description'."`
+	Output      string      `short:"o" placeholder:"FILE" help:"File to write the image to; - is standard output, none checks the image and writes nothing."`
+	Device      config.ID   `placeholder:"ID" help:"PCI device id in hexadecimal (default: 06d8, Quadro 6000)."`
+	Size        config.Size `placeholder:"SIZE" validate:"min=512B,max=130560B,multiple=512B" help:"Size of the image, a multiple of 512 bytes (default: 8KiB)."`
+	Memory      string      `placeholder:"KIND" validate:"oneof=ddr2 ddr3 gddr3 gddr5" help:"Kind of memory on the board: ddr2, ddr3, gddr3 or gddr5 (default: ddr3)."`
+	Without     []string    `placeholder:"T" help:"BIT tokens to leave out, by letter."`
+	Description string      `placeholder:"FILE" help:"Build from the description in a JSON file: the output of umbra rom show --json, or its member 'description'."`
 }
 
 var memoryKinds = map[string]uint8{
@@ -84,11 +83,12 @@ func (c *romBuildCmd) Run(out output) error {
 	if err := firmware.Check(img, gf100.VendorID, d.Device); err != nil {
 		fmt.Fprintf(out.stderr, "umbra: warning: a driver cannot use this image:\n%v\n", err)
 	}
-	if c.Output == "-" {
+	switch c.Output {
+	case "-":
 		_, err := out.stdout.Write(data)
 		return err
-	}
-	if c.Output != noFile {
+	case noFile:
+	default:
 		err := os.WriteFile(c.Output, data, 0o644)
 		if path := new(fs.PathError); errors.As(err, &path) && path.Op == "open" {
 			return &config.Error{Where: "-o", Value: c.Output, Reason: path.Err.Error()}
@@ -103,45 +103,26 @@ func (c *romBuildCmd) Run(out output) error {
 
 // describe returns the description of the image to build.
 func (c *romBuildCmd) describe() (firmware.Description, error) {
-	if c.Description != "" {
-		for _, o := range []struct{ flag, value string }{{"--device", c.Device}, {"--size", c.Size}, {"--memory", c.Memory}} {
-			if o.value != "" {
-				return firmware.Description{}, &config.Error{Where: o.flag, Value: o.value, Reason: "the file of --description has that already; change it there"}
-			}
+	if c.Description == "" {
+		o := firmware.Options{Device: uint16(c.Device), Size: int(c.Size)}
+		if kind, ok := memoryKinds[c.Memory]; ok {
+			o.MemoryType = &kind
 		}
+		return firmware.GF100(o), nil
+	}
+	flag := ""
+	switch {
+	case c.Device != 0:
+		flag = "--device: " + c.Device.String()
+	case c.Size != 0:
+		flag = "--size: " + c.Size.String()
+	case c.Memory != "":
+		flag = "--memory: " + c.Memory
+	default:
 		return readDescription(c.Description)
 	}
-	var o firmware.Options
-	if c.Device != "" {
-		id, err := strconv.ParseUint(strings.TrimPrefix(c.Device, "0x"), 16, 16)
-		if err != nil || id == 0 {
-			return firmware.Description{}, &config.Error{Where: "--device", Value: c.Device, Reason: "not a PCI device id; write up to four hexadecimal digits: 06d8"}
-		}
-		o.Device = uint16(id)
-	}
-	if c.Size != "" {
-		var size config.Size
-		if err := size.UnmarshalText([]byte(c.Size)); err != nil {
-			return firmware.Description{}, &config.Error{Where: "--size", Reason: err.Error()}
-		}
-		if size == 0 || size%512 != 0 || size > maxBuilt {
-			return firmware.Description{}, &config.Error{Where: "--size", Value: c.Size, Reason: fmt.Sprintf("must be 512B to %v, a multiple of 512B", config.Size(maxBuilt))}
-		}
-		o.Size = int(size)
-	}
-	if c.Memory != "" {
-		kind, ok := memoryKinds[strings.ToLower(c.Memory)]
-		if !ok {
-			return firmware.Description{}, &config.Error{Where: "--memory", Value: c.Memory, Reason: "must be ddr2, ddr3, gddr3 or gddr5"}
-		}
-		o.MemoryType = &kind
-	}
-	return firmware.GF100(o), nil
+	return firmware.Description{}, &config.Error{Where: flag, Reason: "the file of --description has that already; change it there"}
 }
-
-// maxBuilt is the largest image: its header has the size as a byte, in units of 512
-// bytes.
-const maxBuilt = 255 * 512
 
 func readDescription(name string) (firmware.Description, error) {
 	data, err := config.ReadInput(name)
@@ -163,12 +144,13 @@ func readDescription(name string) (firmware.Description, error) {
 
 // describeJSON adds the line to an error of package json.
 func describeJSON(data []byte, err error) error {
-	var at int64
+	at := int64(-1)
 	if syntax := new(json.SyntaxError); errors.As(err, &syntax) {
 		at = syntax.Offset
 	} else if kind := new(json.UnmarshalTypeError); errors.As(err, &kind) {
 		at = kind.Offset
-	} else {
+	}
+	if at < 0 {
 		return err
 	}
 	line := 1 + strings.Count(string(data[:min(int(at), len(data))]), "\n")

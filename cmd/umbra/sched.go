@@ -69,19 +69,13 @@ func schedList() string {
 	return b.String()
 }
 
-type schedShowCmd struct {
-	server
-}
+type schedShowCmd struct{ server }
 
 func (c *schedShowCmd) Run(ctx context.Context, out output) error {
-	s, err := ask(&c.server, func(k *api.Client) (api.Scheduler, error) { return k.Scheduler(ctx) })
-	if err != nil {
-		return err
-	}
-	var b strings.Builder
-	b.WriteString(schedulerText(&s))
-	ledgerText(&b, s.Ledger)
-	return c.write(out, s, b.String())
+	return ask(&c.server, out, func(k *api.Client) (api.Scheduler, error) { return k.Scheduler(ctx) }, func(b *strings.Builder, s *api.Scheduler) {
+		schedulerText(b, s)
+		ledgerText(b, s.Ledger)
+	})
 }
 
 type schedSetCmd struct {
@@ -90,15 +84,11 @@ type schedSetCmd struct {
 }
 
 func (c *schedSetCmd) Run(ctx context.Context, out output) error {
-	s, err := ask(&c.server, func(k *api.Client) (api.Scheduler, error) {
-		return k.SetScheduler(ctx, api.SetRequest{Options: strings.Join(c.What, ",")})
+	r := api.SetRequest{Options: strings.Join(c.What, ",")}
+	return ask(&c.server, out, func(k *api.Client) (api.Scheduler, error) { return k.SetScheduler(ctx, r) }, func(b *strings.Builder, s *api.Scheduler) {
+		if len(s.Changes) == 0 {
+			b.WriteString(unchanged + "\n")
+		}
+		schedulerText(b, s)
 	})
-	if err != nil {
-		return err
-	}
-	text := schedulerText(&s)
-	if len(s.Changes) == 0 {
-		text = "unchanged: the options have these values already\n" + text
-	}
-	return c.write(out, s, text)
 }

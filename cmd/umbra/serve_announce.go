@@ -72,25 +72,15 @@ func interruptsOf(f *config.Face) string {
 	return "INTx"
 }
 
-// guestMemory is the guest's memory in the arguments. Any size works if it is the
-// same in both.
-const guestMemory = "2G"
-
 // qemuArgs are QEMU's arguments that attach the GPU at a socket. The server maps the
-// guest's memory, so the memory must be shared.
+// guest's memory, so the memory must be shared; any size works if it is the same in both.
 func qemuArgs(socket string) []string {
-	device, err := json.Marshal(map[string]any{
-		"driver": "vfio-user-pci",
-		"socket": map[string]string{"type": "unix", "path": socket},
-	})
-	if err != nil {
-		panic(err) // strings and maps always encode
-	}
+	at, _ := json.Marshal(socket) // strings always encode
 	return []string{
 		"-machine", "q35,memory-backend=mem",
-		"-m", guestMemory,
-		"-object", "memory-backend-memfd,id=mem,size=" + guestMemory + ",share=on",
-		"-device", string(device),
+		"-m", "2G",
+		"-object", "memory-backend-memfd,id=mem,size=2G,share=on",
+		"-device", fmt.Sprintf(`{"driver":"vfio-user-pci","socket":{"path":%s,"type":"unix"}}`, at),
 	}
 }
 
@@ -98,18 +88,17 @@ func qemuArgs(socket string) []string {
 func shellLines(args []string) string {
 	var b strings.Builder
 	for i, a := range args {
-		switch {
-		case i == 0:
-			b.WriteString("  ")
-		case strings.HasPrefix(a, "-"):
-			b.WriteString(" \\\n  ")
-		default:
-			b.WriteByte(' ')
+		sign := " "
+		if strings.HasPrefix(a, "-") {
+			sign = " \\\n  "
+		}
+		if i == 0 {
+			sign = "  "
 		}
 		if strings.ContainsAny(a, " '\"{}$`\\&;|<>()*?[]#~!") {
 			a = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
 		}
-		b.WriteString(a)
+		b.WriteString(sign + a)
 	}
 	return b.String() + "\n"
 }

@@ -107,11 +107,10 @@ func inexactText(b *strings.Builder, list []api.InexactWindow) {
 }
 
 // statusText describes a server.
-func statusText(s *api.Status) string {
-	var b strings.Builder
+func statusText(b *strings.Builder, s *api.Status) {
 	c := &s.Card
-	fmt.Fprintf(&b, "umbra %s, process %d, %s set-up, for %.1f s\n", s.Version, s.PID, s.Setup, s.Uptime.Seconds())
-	fmt.Fprintf(&b, "card: %s, %v of VRAM; %d bytes moved, %s, %s\n", c.Kind, config.Size(c.VRAM), c.Bytes,
+	fmt.Fprintf(b, "umbra %s, process %d, %s set-up, for %.1f s\n", s.Version, s.PID, s.Setup, s.Uptime.Seconds())
+	fmt.Fprintf(b, "card: %s, %v of VRAM; %d bytes moved, %s, %s\n", c.Kind, config.Size(c.VRAM), c.Bytes,
 		plural(c.Interrupts, "interrupt", "interrupts"), plural(c.Faults.Total(), "fault", "faults"))
 	if s.Setup == api.SetupVirtual {
 		room := fmt.Sprintf("another GPU can have %v beside its page tables", config.Size(c.VRAMRoom))
@@ -121,13 +120,13 @@ func statusText(s *api.Status) string {
 		case c.ChannelsFree == 0:
 			room = "no other GPU: all channels are taken"
 		}
-		fmt.Fprintf(&b, "free: %v, %s; %s\n", config.Size(c.VRAMFree), plural(uint64(c.ChannelsFree), "channel", "channels"), room)
+		fmt.Fprintf(b, "free: %v, %s; %s\n", config.Size(c.VRAMFree), plural(uint64(c.ChannelsFree), "channel", "channels"), room)
 		if c.Policy == "" {
-			fmt.Fprintf(&b, "no scheduler: work is given to the card as it comes; for fair shares %s\n", config.WithScheduler)
+			fmt.Fprintf(b, "no scheduler: work is given to the card as it comes; for fair shares %s\n", config.WithScheduler)
 		}
 	}
-	gpuTable(&b, s.GPUs, false)
-	t := newTable(&b, "Card time, by "+c.Policy+"; umbra sched show has more", "name\tweight\tcap\tpriority\tbusy\twaited\trequests\theld\trunaways")
+	gpuTable(b, s.GPUs, false)
+	t := newTable(b, "Card time, by "+c.Policy+"; umbra sched show has more", "name\tweight\tcap\tpriority\tbusy\twaited\trequests\theld\trunaways")
 	for i := range s.GPUs {
 		g := &s.GPUs[i]
 		if g.CardTime == nil || g.Share == nil {
@@ -138,7 +137,6 @@ func statusText(s *api.Status) string {
 			short(a.Busy), short(a.Wait), a.Requests, a.Held, g.Counts["runaways"])
 	}
 	t.flush()
-	return b.String()
 }
 
 // percent writes a cap.
@@ -205,23 +203,21 @@ func reportText(r *api.Report) string {
 
 // schedulerText describes how the card's time is shared. It lists the parameters of
 // all policies: those of the others count once the policy is changed.
-func schedulerText(s *api.Scheduler) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "Card time is shared by %s\n", s.Policy)
+func schedulerText(b *strings.Builder, s *api.Scheduler) {
+	fmt.Fprintf(b, "Card time is shared by %s\n", s.Policy)
 	before := make(map[string]string)
 	head := "key\tvalue\tdefault"
 	for _, c := range s.Changes {
 		before[c.Key] = c.Before
 		head = "key\tvalue\tdefault\twas"
 	}
-	t := newTable(&b, "Parameters", head)
+	t := newTable(b, "Parameters", head)
 	for _, p := range s.Settings {
 		t.row("%s", strings.TrimSuffix(fmt.Sprintf("%s\t%s\t%s\t%s", p.Key, p.Value, p.Default, before[p.Key]), "\t"))
 	}
 	t.flush()
-	listTable(&b, "Shares of GPUs", s.Shares)
-	countTable(&b, "Events that should not happen", s.Counts)
-	return b.String()
+	listTable(b, "Shares of GPUs", s.Shares)
+	countTable(b, "Events that should not happen", s.Counts)
 }
 
 // ledgerText writes the account of the card's time as a tree.

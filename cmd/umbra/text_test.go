@@ -66,7 +66,9 @@ func TestStatusFitsTerminal(t *testing.T) {
 			Counts: map[string]uint64{"mmu_faults": 1e5, "runaways": 2},
 		})
 	}
-	lines := strings.Split(statusText(&s), "\n")
+	var b strings.Builder
+	statusText(&b, &s)
+	lines := strings.Split(b.String(), "\n")
 	require.LessOrEqual(t, len(lines), 24)
 	for _, line := range lines {
 		require.LessOrEqual(t, len(line), 80, line)

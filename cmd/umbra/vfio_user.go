@@ -123,13 +123,12 @@ func (c *checkCmd) list(out output) error {
 			if err := json.NewEncoder(out.stdout).Encode(k); err != nil {
 				return err
 			}
-			continue
+		} else {
+			fmt.Fprintf(out.stdout, "%s: %s (%s): %s\n", k.Family, k.Name, k.Mark, k.Does)
 		}
-		fmt.Fprintf(out.stdout, "%s: %s (%s): %s\n", k.Family, k.Name, k.Mark, k.Does)
 	}
-	if c.JSON {
-		return nil
+	if !c.JSON {
+		fmt.Fprintf(out.stdout, "%d cases\n", n)
 	}
-	_, err := fmt.Fprintf(out.stdout, "%d cases\n", n)
-	return err
+	return nil
 }
