@@ -2,13 +2,11 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/stretchr/testify/require"
@@ -48,15 +46,8 @@ func TestJSONKeepsToItsSchema(t *testing.T) {
 			t.Chdir(t.TempDir())
 			at, err := filepath.Abs("c.sock")
 			require.NoError(t, err)
-			ctx, end := context.WithCancel(t.Context())
-			defer end()
-			code, out, log := make(chan int, 1), new(bytes.Buffer), new(bytes.Buffer)
-			go func() { code <- doMain(ctx, append([]string{"serve", "--json", "--control", at}, args...), out, log) }()
-			k := api.NewClient(at)
-			require.Eventually(t, func() bool {
-				_, err := k.Status(ctx)
-				return err == nil
-			}, patience, time.Millisecond)
+			server, ctx := serveHere(t, append([]string{"--json", "--control", at}, args...)...), t.Context()
+			controlled(t, at, strings.Count(strings.Join(args, " "), ".sock"))
 			printed := func(definition string, args ...string) {
 				t.Helper()
 				var stdout, stderr bytes.Buffer
@@ -84,15 +75,13 @@ func TestJSONKeepsToItsSchema(t *testing.T) {
 			printed("GPUReport", append([]string{"gpu", "show", name}, control...)...)
 			printed("RegisterTable", append([]string{"regs"}, control...)...)
 			var list bytes.Buffer
-			require.Equal(t, exitOK, doMain(ctx, append([]string{"gpu", "list", "--json"}, control...), &list, log))
+			require.Equal(t, exitOK, doMain(ctx, append([]string{"gpu", "list", "--json"}, control...), &list, new(bytes.Buffer)))
 			var gpus []json.RawMessage
 			require.NoError(t, json.Unmarshal(list.Bytes(), &gpus))
 			for _, g := range gpus {
 				validate("GPU", g)
 			}
-			end()
-			require.Equal(t, exitOK, <-code, log.String())
-			lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+			lines := server.end()
 			require.Len(t, lines, 2)
 			validate("Serving", []byte(lines[0]))
 			validate("Report", []byte(lines[1]))

@@ -177,21 +177,46 @@ func patch(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), data, 0o600))
 }
 
+// here is umbra serve in this process.
+type here struct {
+	t        *testing.T
+	cancel   context.CancelFunc
+	code     chan int
+	out, log bytes.Buffer
+}
+
+// serveHere starts umbra serve. Its caller ends it.
+func serveHere(t *testing.T, args ...string) *here {
+	ctx, cancel := context.WithCancel(t.Context())
+	h := &here{t: t, cancel: cancel, code: make(chan int, 1)}
+	go func() { h.code <- doMain(ctx, append([]string{"serve"}, args...), &h.out, &h.log) }()
+	return h
+}
+
+// end ends the server, which must succeed, and returns the lines of its standard output.
+func (h *here) end() []string {
+	h.cancel()
+	require.Equal(h.t, exitOK, <-h.code, h.log.String())
+	return strings.Split(strings.TrimSpace(h.out.String()), "\n")
+}
+
+// controlled returns a client of the control socket at path, once the server has its GPUs.
+func controlled(t *testing.T, path string, gpus int) *api.Client {
+	k := api.NewClient(path)
+	require.Eventually(t, func() bool {
+		s, err := k.Status(t.Context())
+		return err == nil && len(s.GPUs) == gpus
+	}, patience, time.Millisecond)
+	return k
+}
+
 // TestTwoServersInOneProcess: two servers share no state, and one goes on when the
 // other ends.
 func TestTwoServersInOneProcess(t *testing.T) {
+	defer goleak.VerifyNone(t)
 	dir := t.TempDir()
-	type running struct {
-		end  context.CancelFunc
-		code chan int
-		out  *bytes.Buffer
-	}
-	run := func(name, vram string) running {
-		ctx, cancel := context.WithCancel(t.Context())
-		r := running{cancel, make(chan int, 1), new(bytes.Buffer)}
-		go func() {
-			r.code <- doMain(ctx, []string{"serve", "--socket", filepath.Join(dir, name), "--vram", vram}, r.out, new(bytes.Buffer))
-		}()
+	run := func(name, vram string) *here {
+		h := serveHere(t, "--socket", filepath.Join(dir, name), "--vram", vram)
 		require.Eventually(t, func() bool {
 			c, err := net.Dial("unix", filepath.Join(dir, name))
 			if err == nil {
@@ -199,7 +224,7 @@ func TestTwoServersInOneProcess(t *testing.T) {
 			}
 			return err == nil
 		}, patience, time.Millisecond)
-		return r
+		return h
 	}
 	vram := func(name string) uint32 {
 		c, err := client.Dial(filepath.Join(dir, name), nil)
@@ -209,18 +234,15 @@ func TestTwoServersInOneProcess(t *testing.T) {
 		require.NoError(t, err)
 		return mib
 	}
-	defer goleak.VerifyNone(t)
 	a, b := run("a", "384MiB"), run("b", "768MiB")
 	require.Equal(t, 2*vram("a"), vram("b"))
 	attached, err := client.Dial(filepath.Join(dir, "a"), nil)
 	require.NoError(t, err)
 	defer attached.Close()
-	a.end()
-	require.Equal(t, exitOK, <-a.code, "an attached client does not keep the server from ending")
+	a.end() // which an attached client does not delay
 	require.Contains(t, a.out.String(), "2 clients.\n")
 	require.NotZero(t, vram("b"))
 	b.end()
-	require.Equal(t, exitOK, <-b.code)
 	require.Contains(t, b.out.String(), "2 clients.")
 }
 
@@ -235,15 +257,8 @@ func TestThreeGuests(t *testing.T) {
 		text += fmt.Sprintf("- {name: %s, socket: %s, vram: 128MiB}\n", name, filepath.Join(dir, name))
 	}
 	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
-	ctx, end := context.WithCancel(t.Context())
-	code, out, log := make(chan int, 1), new(bytes.Buffer), new(bytes.Buffer)
-	go func() { code <- doMain(ctx, []string{"serve", "--json", "--config", file}, out, log) }()
-
-	k := api.NewClient(filepath.Join(dir, "control"))
-	require.Eventually(t, func() bool {
-		s, err := k.Status(ctx)
-		return err == nil && len(s.GPUs) == 3
-	}, patience, time.Millisecond)
+	server, ctx := serveHere(t, "--json", "--config", file), t.Context()
+	k := controlled(t, filepath.Join(dir, "control"), 3)
 	guests := make(map[string]*client.Client)
 	attach := func(name string) {
 		c, err := client.Dial(filepath.Join(dir, name), nil)
@@ -300,11 +315,9 @@ func TestThreeGuests(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"a", "c", "d"}, table.GPUs)
 
-	end()
-	require.Equal(t, exitOK, <-code, log.String())
-	require.Regexp(t, `msg="guest broke a rule" gpu=b rule=bad_window count=\d total=6`, log.String())
+	lines := server.end()
+	require.Regexp(t, `msg="guest broke a rule" gpu=b rule=bad_window count=\d total=6`, server.log.String())
 	var report api.Report
-	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	require.NoError(t, json.Unmarshal([]byte(lines[len(lines)-1]), &report))
 	var names []string
 	for _, g := range report.GPUs {
@@ -313,20 +326,4 @@ func TestThreeGuests(t *testing.T) {
 		require.NotEmpty(t, g.Counts)
 	}
 	require.Equal(t, []string{"a", "c", "d"}, names)
-}
-
-// TestHelpShowsBounds: the help of a flag shows its default and bounds, and an error for a wrong
-// value shows the same bounds.
-func TestHelpShowsBounds(t *testing.T) {
-	out := new(bytes.Buffer)
-	require.Equal(t, exitOK, doMain(t.Context(), []string{"serve", "--help"}, out, out))
-	help := strings.Join(strings.Fields(out.String()), " ") // lines are broken anywhere
-	for flag, bounds := range map[string]string{"table-rate": "512MiB; 1MiB to 1TiB", "vram": "512MiB; 64MiB to 6GiB, a multiple of 64MiB"} {
-		require.Regexp(t, "--"+flag+"=[A-Z]+ [^=]*\\(default: "+bounds+"\\)", help)
-		_, within, _ := strings.Cut(bounds, "; ")
-		log := new(bytes.Buffer)
-		require.Equal(t, exitUsage, doMain(t.Context(), []string{"serve", "--socket", "x", "--" + flag, "nonsense"}, log, log))
-		require.Contains(t, log.String(), "umbra: --"+flag+`: "nonsense" is not a `)
-		require.Contains(t, log.String(), "; must be "+within+"\n")
-	}
 }

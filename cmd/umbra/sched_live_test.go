@@ -2,14 +2,12 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -103,16 +101,8 @@ gpus:
   - {name: a, socket: %s, vram: 64MiB}
   - {name: b, socket: %s, vram: 64MiB, weight: 300}
 `, path("control"), path("a"), path("b")), 0o600))
-	ctx, end := context.WithCancel(t.Context())
-	defer end()
-	code, out, log := make(chan int, 1), new(bytes.Buffer), new(bytes.Buffer)
-	go func() { code <- doMain(ctx, []string{"serve", "--json", "--config", file}, out, log) }()
-	k := api.NewClient(path("control"))
-	require.Eventually(t, func() bool {
-		s, err := k.Status(ctx)
-		return err == nil && len(s.GPUs) == 2
-	}, patience, time.Millisecond)
-
+	server, ctx := serveHere(t, "--json", "--config", file), t.Context()
+	k := controlled(t, path("control"), 2)
 	guests := make(map[string]*guest.Guest)
 	of := make(map[string][]*guest.Channel)
 	for _, name := range []string{"a", "b"} {
@@ -228,10 +218,8 @@ gpus:
 	for _, g := range guests {
 		require.NoError(t, g.Close())
 	}
-	end()
-	require.Equal(t, exitOK, <-code, log.String())
+	lines := server.end()
 	var report api.Report
-	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	require.NoError(t, json.Unmarshal([]byte(lines[len(lines)-1]), &report))
 	checkSums(t, report.Ledger)
 	for name := range guests {
