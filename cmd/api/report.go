@@ -7,6 +7,8 @@ import (
 	"github.com/umbra-gpu/umbra/mmio"
 )
 
+// Numbers have the names of the counters that they are read from, or name them in the tag from.
+
 // Report is everything that the server counted since it started.
 type Report struct {
 	Event  string        `json:"event"`     // report
@@ -81,24 +83,24 @@ type DeliveryCount struct {
 
 // ChannelCount counts what the card fetched.
 type ChannelCount struct {
-	Doorbells uint64 `json:"doorbells"`          // Doorbells that announced work to the card.
-	Entries   uint64 `json:"gpfifo_entries"`     // Ring entries fetched.
-	Words     uint64 `json:"pushbuffer_words"`   // Pushbuffer words fetched.
-	Methods   uint64 `json:"methods"`            // Methods given to the host or an engine.
-	Releases  uint64 `json:"semaphore_releases"` // Semaphores that the host released.
-	Acquires  uint64 `json:"semaphore_acquires"` // Semaphores that the host acquired.
-	Runlists  uint64 `json:"runlists"`           // Runlists committed.
+	Doorbells uint64 `json:"doorbells"`                       // Doorbells that announced work to the card.
+	Entries   uint64 `json:"gpfifo_entries" from:"GPEntries"` // Ring entries fetched.
+	Words     uint64 `json:"pushbuffer_words"`                // Pushbuffer words fetched.
+	Methods   uint64 `json:"methods"`                         // Methods given to the host or an engine.
+	Releases  uint64 `json:"semaphore_releases"`              // Semaphores that the host released.
+	Acquires  uint64 `json:"semaphore_acquires"`              // Semaphores that the host acquired.
+	Runlists  uint64 `json:"runlists"`                        // Runlists committed.
 }
 
 // ClassCount counts the work of one engine class.
 type ClassCount struct {
 	Class      string `json:"class"` // in hexadecimal: 9039
 	Name       string `json:"name"`
-	Methods    uint64 `json:"methods"`    // Methods executed.
-	Copies     uint64 `json:"copies"`     // Copies, uploads and programs started.
-	Bytes      uint64 `json:"bytes"`      // Bytes that these moved.
-	Semaphores uint64 `json:"semaphores"` // Semaphores that the engine released.
-	Refused    uint64 `json:"refused"`    // Methods refused, because the program uses a feature that this card does not have.
+	Methods    uint64 `json:"methods"`                // Methods executed.
+	Copies     uint64 `json:"copies" from:"Launches"` // Copies, uploads and programs started.
+	Bytes      uint64 `json:"bytes"`                  // Bytes that these moved.
+	Semaphores uint64 `json:"semaphores"`             // Semaphores that the engine released.
+	Refused    uint64 `json:"refused" from:"Illegal"` // Methods refused, because the program uses a feature that this card does not have.
 }
 
 // WorkCount counts what the engines of a class did for one guest.
@@ -118,18 +120,18 @@ type IgnoredMethod struct {
 
 // TLBCount counts the card's handling of translations.
 type TLBCount struct {
-	Invalidates uint64 `json:"invalidates"` // Invalidates requested by the driver or by channels.
-	Flushes     uint64 `json:"flushes"`     // Address spaces flushed for these.
-	Misses      uint64 `json:"misses"`      // Look-ups that walked the page tables.
+	Invalidates uint64 `json:"invalidates"`               // Invalidates requested by the driver or by channels.
+	Flushes     uint64 `json:"flushes" from:"TLBFlushes"` // Address spaces flushed for these.
+	Misses      uint64 `json:"misses" from:"TLBMisses"`   // Look-ups that walked the page tables.
 }
 
 // CardFaults counts the card's faults.
 type CardFaults struct {
-	MMU      uint64 `json:"mmu"`      // Accesses of channels to addresses without a page.
-	PBDMA    uint64 `json:"pbdma"`    // PBDMA errors, software methods included.
-	Engine   uint64 `json:"engine"`   // Methods that an engine refused.
-	BAR      uint64 `json:"bar"`      // Accesses through a BAR to an unmapped page.
-	Doorbell uint64 `json:"doorbell"` // Doorbells of channels that are not bound.
+	MMU      uint64 `json:"mmu" from:"MMUFaults"`             // Accesses of channels to addresses without a page.
+	PBDMA    uint64 `json:"pbdma" from:"PBDMAErrors"`         // PBDMA errors, software methods included.
+	Engine   uint64 `json:"engine" from:"EngineErrors"`       // Methods that an engine refused.
+	BAR      uint64 `json:"bar" from:"BARFaults"`             // Accesses through a BAR to an unmapped page.
+	Doorbell uint64 `json:"doorbell" from:"UnboundDoorbells"` // Doorbells of channels that are not bound.
 }
 
 // Total is the number of faults, without doorbells.

@@ -1,7 +1,10 @@
 package serve
 
 import (
+	"cmp"
 	"fmt"
+	"reflect"
+	"sync/atomic"
 	"time"
 
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
@@ -13,30 +16,36 @@ import (
 	"github.com/umbra-gpu/umbra/vfiouser/wire"
 )
 
+// load reads numbers from counters of the same names, or of those in the tags from.
+func load(into, from any) {
+	to, counters := reflect.ValueOf(into).Elem(), reflect.Indirect(reflect.ValueOf(from))
+	for i := range to.NumField() {
+		f := to.Type().Field(i)
+		source := f.Tag.Get("from")
+		c := counters.FieldByName(cmp.Or(source, f.Name))
+		switch {
+		case f.Type.Kind() != reflect.Uint64 || source == "" && !c.IsValid(): // the caller's
+		case c.CanUint():
+			to.Field(i).SetUint(c.Uint())
+		default:
+			to.Field(i).SetUint(c.Addr().Interface().(*atomic.Uint64).Load())
+		}
+	}
+}
+
 // ReportCard reads the card's counters. It may be called while guests run.
 func ReportCard(card *soft.Card) api.CardReport {
 	c := card.Stats()
-	r := api.CardReport{
-		Channels: api.ChannelCount{
-			Doorbells: c.Doorbells.Load(), Entries: c.GPEntries.Load(), Words: c.Words.Load(), Methods: c.Methods.Load(),
-			Releases: c.Releases.Load(), Acquires: c.Acquires.Load(), Runlists: c.Runlists.Load(),
-		},
-		Interrupts: c.Interrupts.Load(),
-		TLB:        api.TLBCount{Invalidates: c.Invalidates.Load(), Flushes: c.TLBFlushes.Load(), Misses: c.TLBMisses.Load()},
-		Faults: api.CardFaults{
-			MMU: c.MMUFaults.Load(), PBDMA: c.PBDMAErrors.Load(), Engine: c.EngineErrors.Load(),
-			BAR: c.BARFaults.Load(), Doorbell: c.UnboundDoorbells.Load(),
-		},
+	r := api.CardReport{Interrupts: c.Interrupts.Load()}
+	for _, part := range []any{&r.Channels, &r.TLB, &r.Faults} {
+		load(part, c)
 	}
 	for _, class := range engine.Classes() {
-		k := c.Engine.Class(class.ID)
-		if k.Methods.Load()+k.Illegal.Load() == 0 {
-			continue
+		k := api.ClassCount{Class: fmt.Sprintf("%04x", class.ID), Name: class.Name}
+		load(&k, c.Engine.Class(class.ID))
+		if k.Methods+k.Refused > 0 {
+			r.Classes = append(r.Classes, k)
 		}
-		r.Classes = append(r.Classes, api.ClassCount{
-			Class: fmt.Sprintf("%04x", class.ID), Name: class.Name, Methods: k.Methods.Load(), Copies: k.Launches.Load(),
-			Bytes: k.Bytes.Load(), Semaphores: k.Semaphores.Load(), Refused: k.Illegal.Load(),
-		})
 	}
 	for _, n := range c.Engine.NotExecuted() {
 		r.NotExecuted = append(r.NotExecuted, api.IgnoredMethod{Class: fmt.Sprintf("%04x", n.Class), Name: n.Name, Count: n.Count})
@@ -144,18 +153,19 @@ func (e *Endpoint) Report() (api.GPUReport, error) {
 	v := e.Server.Stats()
 	r := api.GPUReport{
 		GPU: e.Status(), Registers: registers, Regions: e.Device.Traps(), Work: e.account.counts(),
-		Connections: api.ConnectionCount{Refused: v.Refused, BadStreams: v.BadStreams, Panics: v.Panics},
-		Delivery:    api.DeliveryCount{Masked: v.IRQ.Latched, Unrouted: v.IRQ.Unrouted},
+		Delivery: api.DeliveryCount{Masked: v.IRQ.Latched, Unrouted: v.IRQ.Unrouted},
 	}
+	load(&r.Connections, v)
 	for _, n := range v.DMARefused {
 		r.Connections.MemoryRefused += n
 	}
 	if e.Virtual != nil {
 		r.UnmapTime = time.Duration(e.Virtual.Guest.Stats().UnmapTime.Load())
 	}
-	message := func(name string, m vfiouser.CommandStats) {
-		if m.Messages > 0 {
-			r.Messages = append(r.Messages, api.MessageCount{Command: name, Messages: m.Messages, Bytes: m.Bytes, Posted: m.Posted, Errors: m.Errors})
+	message := func(name string, s vfiouser.CommandStats) {
+		if m := (api.MessageCount{Command: name}); s.Messages > 0 {
+			load(&m, s)
+			r.Messages = append(r.Messages, m)
 		}
 	}
 	for i, m := range v.Commands {

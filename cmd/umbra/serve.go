@@ -143,41 +143,33 @@ func (c *serveCmd) options(parsed *kong.Context) (*config.Config, error) {
 }
 
 // oneWay checks that there is exactly one way to attach: the inherited descriptor, the socket
-// of the whole card, or virtual GPUs.
+// of the whole card, or virtual GPUs. A card that one guest has whole has no scheduler, and no limit
+// that only a scheduler enforces.
 func (c *serveCmd) oneWay(o *config.Config) error {
-	fd := func(reason string) error {
-		return &config.Error{Where: "--fd", Value: fmt.Sprint(c.FD), Reason: reason}
-	}
+	by, wrong := "--fd", ""
 	switch {
-	case c.FD != noFD && o.Server.Transport == serve.TransportLibrary:
-		return fd(serve.ErrNoInherited.Error() + "; give --socket, or use the native transport")
-	case c.FD != noFD && len(o.GPUs) > 0:
-		return fd("gives the whole card to one guest; virtual GPUs have sockets of their own")
-	case c.FD != noFD && o.Socket != "":
-		return fd(o.Where("socket") + " is given too; give one of them")
-	case len(o.GPUs) > 0:
+	case c.FD == noFD && (len(o.GPUs) > 0 || o.Socket == "" && o.Control != ""): // umbra gpu add makes GPUs
 		return nil
-	case c.FD != noFD:
-		return alone(o, "--fd")
-	case o.Socket != "":
-		return alone(o, o.Where("socket"))
-	case o.Control == "": // umbra gpu add would make GPUs
+	case c.FD == noFD && o.Socket == "":
 		return &config.Error{Where: o.Where("socket"), Reason: "missing; give the whole card to one guest with --socket umbra.sock, share it with --gpu name=a,socket=a.sock,vram=256MiB, or start without GPUs with --control control.sock and add them with umbra gpu add"}
+	case c.FD == noFD:
+		by = o.Where("socket")
+	case o.Server.Transport == serve.TransportLibrary:
+		wrong = serve.ErrNoInherited.Error() + "; give --socket, or use the native transport"
+	case len(o.GPUs) > 0:
+		wrong = "gives the whole card to one guest; virtual GPUs have sockets of their own"
+	case o.Socket != "":
+		wrong = o.Where("socket") + " is given too; give one of them"
 	}
-	return nil
-}
-
-// alone checks that a card that option by gives to one guest has no scheduler, and no limit that
-// only a scheduler enforces.
-func alone(o *config.Config, by string) error {
-	wrong := func(path, value, does string) error {
-		return &config.Error{Where: o.Where(path), Value: value, Reason: does + ", and " + by + " gives it to one guest; remove one of them"}
-	}
+	const shares = "shares the card among virtual GPUs"
+	alone := ", and " + by + " gives it to one guest; remove one of them"
 	switch {
+	case wrong != "":
+		return &config.Error{Where: by, Value: fmt.Sprint(c.FD), Reason: wrong}
 	case o.Scheduler.Policy != config.SchedulerOff:
-		return wrong("scheduler.policy", o.Scheduler.Policy, "shares the card among virtual GPUs")
+		return &config.Error{Where: o.Where("scheduler.policy"), Value: o.Scheduler.Policy, Reason: shares + alone}
 	case o.Given("limits.request"):
-		return wrong("limits.request", o.Limits.Request.String(), "needs a scheduler, which shares the card among virtual GPUs")
+		return &config.Error{Where: o.Where("limits.request"), Value: o.Limits.Request.String(), Reason: "needs a scheduler, which " + shares + alone}
 	}
 	return nil
 }
