@@ -93,25 +93,19 @@ func TestGPUErrors(t *testing.T) {
 	}
 	for _, c := range []struct{ file, want string }{
 		{a + "- {name: b, socket: b.sock, vram: 512MiB}\n", `f.yaml:3:35: gpus[1].vram: 512MiB: does not fit: with 64MiB for page tables it takes 576MiB, and the card's 512MiB have 360MiB left; vram=320MiB fits, or give the card more (card.vram, --vram)`},
-		{"card: {vram: 64MiB}\n" + a, `f.yaml:3:35: gpus[0].vram: 128MiB: does not fit: with 16MiB for page tables it takes 144MiB, and the card's 64MiB have 56MiB left; no GPU fits; give the card more (card.vram, --vram)`},
 		{a + gpu("tables: 500MiB"), `without tables vram=320MiB fits`},
 		{a + "- {name: a, socket: b.sock, vram: 64MiB}\n", `f.yaml:3:10: gpus[1].name: a: is there twice, first at f.yaml:2:10: gpus[0].name; give each GPU a name of its own`},
 		{a + "- {name: b, socket: ./a.sock, vram: 64MiB}\n", `f.yaml:3:21: gpus[1].socket: ./a.sock: is there twice, first at f.yaml:2:21: gpus[0].socket; give each a path of its own`},
 		{"socket: ./a.sock\ncontrol: a.sock\n", `f.yaml:2:10: control: a.sock: is there twice, first at f.yaml:1:9: socket; give each a path of its own`},
-		{"control: a.sock\n" + a, `f.yaml:3:21: gpus[0].socket: a.sock: is there twice, first at f.yaml:1:10: control; give each a path of its own`},
 		{"socket: c.sock\n" + a, `f.yaml:1:9: socket: c.sock: gives the whole card to one guest, but f.yaml:3:3: gpus[0] shares it; remove one of them`},
 		{many, `f.yaml:35:3: gpus[32]: is GPU 33, and at most 32 share the card (--guests (or limits.guests in the file))`},
 		{"gpus:\n- {name: a/b, socket: a.sock, vram: 128MiB}\n", `f.yaml:2:10: gpus[0].name: a/b: may have letters, digits and . _ -, begins with a letter or digit, and has at most 64 of them`},
 		{"shadow: {sync: eager, scan: full}\ncontrol: c\n", `f.yaml:1:16: shadow.sync: eager does not go with full; possible are flush with full, lazy with full, flush with incremental, lazy with incremental, eager with incremental`},
-		{"shadow: {scan: full}\ngpus:\n" + gpu("shadow: {sync: eager}"), `f.yaml:3:57: gpus[0].shadow.sync: eager does not go with full; `},
 		{"gpus:\n" + gpu("channels: 8, guaranteed: 9"), `f.yaml:2:67: gpus[0].guaranteed: 9: more than its 8 channels (f.yaml:2:52: gpus[0].channels)`},
 		{"gpus:\n- {name: a, socket: a.sock, vram: 64MiB, channels: 100}\n" + gpu("channels: 29"), `f.yaml:3:52: gpus[1].channels: 29: does not fit: of the card's 128 channels 28 are left; ask for fewer, or give other GPUs fewer; 2 GPUs can have channels=64 each`},
 		{"gpus:\n- {name: a, socket: a.sock, vram: 64MiB, channels: 128}\n- {name: b, socket: b.sock, vram: 64MiB}\n", `f.yaml:3:3: gpus[1].channels: the other GPUs have all of the card's 128 channels; give other GPUs fewer; 2 GPUs can have channels=64 each`},
-		{"gpus:\n- {name: a, socket: a.sock, profile: big}\n", `f.yaml:2:38: gpus[0].profile: big: no such profile; there are none`},
 		{"profiles: [{name: small, vram: 64MiB}]\ngpus:\n- {name: a, socket: a.sock, profile: smal}\n", `gpus[0].profile: smal: no such profile; did you mean "small"? There are small`},
 		{"profiles:\n- {name: p}\n- {name: p}\n", `f.yaml:3:10: profiles[1].name: p: is there twice, first at f.yaml:2:10: profiles[0].name`},
-		{"profiles:\n- {name: p, vram: 1MiB}\n", `f.yaml:2:19: profiles[0].vram: 1MiB: must be 64MiB to 6GiB, a multiple of 1MiB`},
-		{"gpus:\n" + gpu("limits: {request: 2h}"), `gpus[0].limits.request: 2h: must be 0s to 1h, or inherit`},
 	} {
 		_, err := read(c.file)
 		require.ErrorContains(t, err, c.want, "%s", c.file)
@@ -121,9 +115,7 @@ func TestGPUErrors(t *testing.T) {
 		{"a", `--gpu: a: not keys and values; write name=a,socket=a.sock,vram=256MiB`},
 		{"name=a,vram=", `--gpu name=a: vram: has no value; give one or leave it out`},
 		{"name=a,name=b", `--gpu: name=a,name=b: name is there twice`},
-		{"name=a,bar.map=all", `--gpu name=a: bar.map: unknown key; did you mean "bar-map"? There are bar-map, `},
 		{"name=a,sync=flush", `--gpu name=a: sync: unknown key; did you mean "shadow.sync"? There are bar-map, `},
-		{"name=a,card.bar1=16MiB", `--gpu name=a: card.bar1: unknown key; did you mean "bar1"? There are bar-map, `},
 	} {
 		_, err := read("", c.flag)
 		require.ErrorContains(t, err, c.want)
@@ -202,8 +194,6 @@ func TestChange(t *testing.T) {
 		{"shadow.sync=never", `gpu a: shadow.sync: never: must be eager, flush or lazy`},
 		{"weight=9,vram=128MiB", `gpu a: vram: cannot be changed while the GPU is there; remove the GPU and add it with vram=128MiB. These can: cap, `},
 		{"weight=9,shadow.snyc=lazy", `gpu a: shadow.snyc: unknown key; did you mean "shadow.sync"? There are cap, `},
-		{"weight=10001", `gpu a: weight: 10001: must be 1 to 10000`},
-		{"lazy", `gpu a: lazy: not keys and values; write shadow.sync=lazy`},
 	} {
 		after, err := g.Change(c.text, true)
 		require.ErrorContains(t, err, c.want, c.text)
@@ -287,12 +277,9 @@ func TestSchedule(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []any{"dfq", 2 * time.Millisecond, 3 * time.Second}, []any{changed.Policy, changed.DFQ.Slice, changed.Limits.Request})
 	for _, c := range []struct{ text, want string }{
-		{"depth=3,policy=bandit", `scheduler: policy: bandit: must be none, fifo, credit, band, timeslice or dfq`},
 		{"limits.table-rate=1MiB", `scheduler: limits.table-rate: unknown key; `},
 		{"policy=off", `scheduler: policy: off: is for the start of the server; must be none, fifo, credit, band, timeslice or dfq`},
 		{"credit.perod=2ms", `scheduler: credit.perod: unknown key; did you mean "credit.period"? There are `},
-		{"credit.period=2s", `scheduler: credit.period: 2s: must be 1ms to 1s`},
-		{"depth=1,depth=2", `scheduler: depth=1,depth=2: depth is there twice`},
 	} {
 		after, err := s.Change(c.text)
 		require.ErrorContains(t, err, c.want)

@@ -11,8 +11,6 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
-	"github.com/umbra-gpu/umbra/aggregator/driver"
-	"github.com/umbra-gpu/umbra/aggregator/passthrough"
 	"github.com/umbra-gpu/umbra/cmd/config"
 	"github.com/umbra-gpu/umbra/cmd/serve"
 	"github.com/umbra-gpu/umbra/devmodel"
@@ -59,18 +57,13 @@ func newBoard(f *config.Face, vram config.Size, where func(key string) string) (
 	return out, nil
 }
 
-// Card is the card that the options describe.
-func Card(c *config.Config) (soft.Config, error) {
+// card is the card that the options describe.
+func card(c *config.Config) (soft.Config, error) {
 	o := &c.Card
 	b, err := newBoard(&o.Face, o.VRAM, func(key string) string { return c.Where("card." + key) })
 	return soft.Config{
 		VRAM: uint64(o.VRAM), ROM: b.rom, PCI: b.pci, TPCs: b.tpcs, Temperature: b.temperature, DisableEngines: !o.Engines, Slice: o.Slice,
 	}, err
-}
-
-// Windows says what the guest of a whole card may map.
-func Windows(c *config.Config) passthrough.Config {
-	return passthrough.Config{Map: c.Card.BARMap, Limits: mapLimits(c)}
 }
 
 // GPU is the virtual GPU that the options describe.
@@ -97,44 +90,36 @@ const errorBurst = 8
 // shares the card's time.
 func Limits(c *config.Config) (aggregator.Options, error) {
 	o := &c.Limits
-	time := c.Schedule()
-	schedule, err := time.Config()
+	now := c.Schedule()
+	schedule, err := now.Config()
 	return aggregator.Options{
 		Guests:     o.Guests,
 		ErrorBurst: errorBurst * float64(o.ErrorRate), ErrorRate: float64(o.ErrorRate), TableRate: float64(o.TableRate),
-		Map: mapLimits(c), Scheduler: schedule,
+		Map: aperture.Limits{Aliases: o.MapAliases, Runs: o.MapRuns}, Scheduler: schedule,
 	}, err
 }
 
-// Driver are the limits of the card's driver that the options describe.
-func Driver(c *config.Config) driver.Options { return driver.Options{Timeout: c.Limits.CardTimeout} }
-
-func mapLimits(c *config.Config) aperture.Limits {
-	o := &c.Limits
-	return aperture.Limits{Aliases: o.MapAliases, Runs: o.MapRuns}
-}
-
-// Server is the server that the options describe, and how it is made. It also
-// says what a client does not get from it. Alone is a client that has the whole card.
-func Server(c *config.Config, alone bool, log *slog.Logger) (by serve.Make, opts vfiouser.Options, lacks []string, err error) {
+// server plans the server that the options describe: how it is made, and what a client does not get
+// from it.
+func (p *Plan) server(c *config.Config, log *slog.Logger) (err error) {
 	o := &c.Server
-	opts = vfiouser.Options{NoWriteMulti: !o.WriteMulti, AnyDMAFile: o.DMAAnyFile, Log: log}
+	p.options = vfiouser.Options{NoWriteMulti: !o.WriteMulti, AnyDMAFile: o.DMAAnyFile, Log: log}
 	if o.Transport == serve.TransportNative { // the library maps by itself
-		opts.MaxDMARegions = o.MaxDMARegions
-		mappings, err := c.ClientPart(config.ClientMappings, uint64(soft.MaxMappings()), alone)
+		p.options.MaxDMARegions = o.MaxDMARegions
+		mappings, err := c.ClientPart(config.ClientMappings, uint64(soft.MaxMappings()), p.alone)
 		if err != nil {
-			return nil, opts, nil, err
+			return err
 		}
-		opts.MaxDMAMappings = int(mappings)
-		if opts.MaxDMAMemory, err = c.ClientPart(config.ClientMemory, addresses(), alone); err != nil {
-			return nil, opts, nil, err
+		p.options.MaxDMAMappings = int(mappings)
+		if p.options.MaxDMAMemory, err = c.ClientPart(config.ClientMemory, addresses(), p.alone); err != nil {
+			return err
 		}
-		if opts.MaxDMAAlloc, err = clientAlloc(c, alone, log); err != nil {
-			return nil, opts, nil, err
+		if p.options.MaxDMAAlloc, err = clientAlloc(c, p.alone, log); err != nil {
+			return err
 		}
 	}
-	if by, lacks, err = serve.TransportNamed(o.Transport); err != nil {
-		err = &config.Error{Where: c.Where("server.transport"), Value: o.Transport, Reason: err.Error()}
+	if p.Make, p.Lacks, err = serve.TransportNamed(o.Transport); err != nil {
+		return &config.Error{Where: c.Where("server.transport"), Value: o.Transport, Reason: err.Error()}
 	}
-	return by, opts, lacks, err
+	return nil
 }

@@ -22,17 +22,12 @@ func made(t *testing.T, section, options string) string {
 	l := config.Default()
 	require.NoError(t, l.Parse("f.yaml", []byte(text)))
 	require.NoError(t, l.Check())
-	card, err := Card(l)
+	p, err := NewPlan(l, false, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
-	card.Temperature = nil // a function
-	limits, err := Limits(l)
-	require.NoError(t, err)
-	schedule := *limits.Scheduler
-	limits.Scheduler = nil
-	_, server, _, err := Server(l, false, slog.New(slog.DiscardHandler))
-	require.NoError(t, err)
-	server.Log = nil
-	return fmt.Sprintf("%+v\n%+v\n%+v\n%+v\n%+v", card, limits, Driver(l), schedule, server)
+	p.Card.Temperature, p.options.Log = nil, nil // pointers
+	schedule := *p.limits.Scheduler
+	p.limits.Scheduler = nil
+	return fmt.Sprintf("%+v\n%+v\n%+v\n%+v\n%+v", p.Card, p.limits, p.driver, schedule, p.options)
 }
 
 // TestNoLimitIsLost: each limit that differs from its default changes what is made.

@@ -31,17 +31,17 @@ type Plan struct {
 // NewPlan finds everything that is wrong with the options before anything starts. With alone one
 // guest has the whole card.
 func NewPlan(c *config.Config, alone bool, log *slog.Logger) (p *Plan, err error) {
-	p = &Plan{alone: alone, windows: Windows(c)}
-	if p.Card, err = Card(c); err != nil {
+	p = &Plan{alone: alone, driver: driver.Options{Timeout: c.Limits.CardTimeout}}
+	if p.Card, err = card(c); err != nil {
 		return nil, err
 	}
-	if p.Make, p.options, p.Lacks, err = Server(c, alone, log); err != nil {
+	if err = p.server(c, log); err != nil {
 		return nil, err
 	}
-	p.driver = Driver(c)
 	if p.limits, err = Limits(c); err != nil {
 		return nil, err
 	}
+	p.windows = passthrough.Config{Map: c.Card.BARMap, Limits: p.limits.Map}
 	for i := range c.GPUs {
 		g, err := GPU(&c.GPUs[i])
 		if err != nil {
