@@ -75,24 +75,7 @@ func doMain(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return exitOK
 	}
 	if err != nil {
-		at, path := parser.Model.Node, "umbra"
-		if parse := new(kong.ParseError); errors.As(err, &parse) && parse.Context.Selected() != nil {
-			at = parse.Context.Selected()
-			path = at.FullPath()
-		}
-		if strings.HasPrefix(err.Error(), "expected one of ") { // the flag library names only five
-			err = fmt.Errorf("which command? There are %s %s", path, strings.Join(names(at), ", "))
-		}
-		if flag, ok := strings.CutPrefix(err.Error(), "unknown flag --"); ok && at.Name == "serve" {
-			if meant, ok := config.FlagMeant(flag); ok { // its name in the configuration file
-				err = fmt.Errorf("%w, did you mean \"--%s\"?", err, meant)
-			}
-		}
-		if at.DefaultCmd != nil { // it takes these flags
-			path = at.DefaultCmd.FullPath()
-		}
-		fmt.Fprintf(stderr, "umbra: %v\n%s --help says what is possible\n", err, path)
-		return exitUsage
+		return misused(parser, err, stderr)
 	}
 	err = parsed.Run()
 	if err == nil {
@@ -103,18 +86,44 @@ func doMain(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return exitFailed
 	}
 	fmt.Fprintf(stderr, "umbra: %s\n", strings.ReplaceAll(err.Error(), "\n", "\numbra: "))
-	if usage := new(config.Error); errors.As(err, &usage) {
-		return exitUsage
-	}
-	if answer := new(api.Error); errors.As(err, &answer) && answer.Code == http.StatusBadRequest {
+	usage, answer := new(config.Error), new(api.Error)
+	if errors.As(err, &usage) || errors.As(err, &answer) && answer.Code == http.StatusBadRequest {
 		return exitUsage
 	}
 	return exitFailed
 }
 
+// misused writes why a command line cannot be parsed, and where to read on.
+func misused(parser *kong.Kong, err error, stderr io.Writer) int {
+	at, path := parser.Model.Node, "umbra"
+	if parse := new(kong.ParseError); errors.As(err, &parse) && parse.Context.Selected() != nil {
+		at = parse.Context.Selected()
+		path = at.FullPath()
+	}
+	if strings.HasPrefix(err.Error(), "expected one of ") { // the flag library names only five
+		var names []string
+		for _, c := range at.Children {
+			if !c.Hidden {
+				names = append(names, c.Name)
+			}
+		}
+		err = fmt.Errorf("which command? There are %s %s", path, strings.Join(names, ", "))
+	}
+	if flag, ok := strings.CutPrefix(err.Error(), "unknown flag --"); ok && at.Name == "serve" {
+		if meant, ok := config.FlagMeant(flag); ok { // its name in the configuration file
+			err = fmt.Errorf("%w, did you mean \"--%s\"?", err, meant)
+		}
+	}
+	if at.DefaultCmd != nil { // it takes these flags
+		path = at.DefaultCmd.FullPath()
+	}
+	fmt.Fprintf(stderr, "umbra: %v\n%s --help says what is possible\n", err, path)
+	return exitUsage
+}
+
 // newParser makes the parser of command lines.
 func newParser(ctx context.Context, stdout, stderr io.Writer, exit func(int)) *kong.Kong {
-	return kong.Must(new(commands),
+	options := []kong.Option{
 		kong.Name("umbra"),
 		kong.Description("GPUs for virtual machines with unmodified drivers, over vfio-user."),
 		kong.Writers(stdout, stderr),
@@ -123,25 +132,11 @@ func newParser(ctx context.Context, stdout, stderr io.Writer, exit func(int)) *k
 		kong.Bind(output{stdout, stderr}),
 		kong.ConfigureHelp(kong.HelpOptions{NoExpandSubcommands: true}),
 		kong.ValueFormatter(withDefault),
-		kong.TypeMapper(reflect.TypeFor[time.Duration](), kong.MapperFunc(valueFlag)),
-		kong.TypeMapper(reflect.TypeFor[config.Size](), kong.MapperFunc(valueFlag)),
-		kong.TypeMapper(reflect.TypeFor[config.Percent](), kong.MapperFunc(valueFlag)),
-		kong.TypeMapper(reflect.TypeFor[config.Counts](), kong.MapperFunc(valueFlag)),
-		kong.TypeMapper(reflect.TypeFor[aperture.Map](), kong.MapperFunc(valueFlag)),
-		kong.KindMapper(reflect.String, kong.MapperFunc(valueFlag)),
-		kong.KindMapper(reflect.Int, kong.MapperFunc(valueFlag)),
-		kong.KindMapper(reflect.Uint64, kong.MapperFunc(valueFlag)),
-	)
-}
-
-// names lists the subcommands of a command.
-func names(n *kong.Node) (out []string) {
-	for _, c := range n.Children {
-		if !c.Hidden {
-			out = append(out, c.Name)
-		}
 	}
-	return out
+	for _, v := range []any{time.Duration(0), config.Size(0), config.Percent(0), config.Counts(nil), aperture.Map(0), "", 0, uint64(0)} {
+		options = append(options, kong.TypeMapper(reflect.TypeOf(v), kong.MapperFunc(valueFlag)))
+	}
+	return kong.Must(new(commands), options...)
 }
 
 // badFile is the error of a file that the command line names: a wrong argument.
