@@ -1,7 +1,7 @@
 // Package simulate runs a mix of guests on the model card, in virtual time, under one policy
 // after the other. The scheduler is the one that umbra serve uses.
 //
-// A preset, a file or flags describe a plan. The report is text or JSON. The package has no
+// A preset, a file or flags describe a plan. The report is JSON. The package has no
 // goroutines.
 package simulate
 
@@ -130,11 +130,11 @@ func (s *simulation) advance(rig *model.Rig, until time.Duration) error {
 		}
 		if done > maxRequests {
 			return &config.Error{Where: "--duration", Value: s.Duration.String(), Reason: fmt.Sprintf(
-				"%d million requests were done after %v with %v; simulate less time, or longer requests", maxRequests/1_000_000, brief(rig.Now), rig.Sched.Config.Policy)}
+				"%d million requests were done after %v with %v; simulate less time, or longer requests", maxRequests/1_000_000, rig.Now.Round(time.Millisecond), rig.Sched.Config.Policy)}
 		}
 		if now := time.Now(); s.Progress != nil && now.Sub(s.reported) >= quiet {
 			s.reported = now
-			s.Progress(fmt.Sprintf("%v: %s of %s of card time", rig.Sched.Config.Policy, brief(rig.Now), brief(s.Duration)))
+			s.Progress(fmt.Sprintf("%v: %v of %v of card time", rig.Sched.Config.Policy, rig.Now.Round(time.Millisecond), s.Duration))
 		}
 	}
 	return nil

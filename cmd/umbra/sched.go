@@ -42,8 +42,62 @@ func (c *schedSimulateCmd) Run(ctx context.Context, out output) error {
 	if c.JSON {
 		return writeIndented(out.stdout, r)
 	}
-	_, err = io.WriteString(out.stdout, r.Text())
+	_, err = io.WriteString(out.stdout, simulationText(r))
 	return err
+}
+
+// maxRows is how many processes of a run the text has.
+const maxRows = 16
+
+const simulationLegend = `
+share: part of the time that the graphics engine worked for the process
+fair: the same on a card that can be divided at will, for the same load: by priority, weight and cap
+error: largest difference of the two, in points
+Jain: Jain's index of shares over fair shares; 1 is fair
+efficiency: part of the time that the graphics engine worked
+lag: most time that a process with work was behind or ahead of such a card
+latency: from doorbell to end of a request
+`
+
+func simulationText(r *simulate.Report) string {
+	var b strings.Builder
+	b.WriteString(strings.TrimSuffix(r.Name+": "+strings.TrimSpace(r.About), ": ") + "\n")
+	if r.Axis != "" {
+		head := "policy\tflatness\tslope"
+		for _, at := range r.At {
+			head += fmt.Sprintf("\t%g", at)
+		}
+		t := newTable(&b, "Runtime of the program by the "+r.Axis, head)
+		for i := range r.Runs {
+			x := &r.Runs[i]
+			row := fmt.Sprintf("%s\t%.2f %%\t%+.3f", x.Policy, 100*x.Flatness, x.Slope)
+			for _, d := range x.Runtimes {
+				row += "\t" + short(d).String()
+			}
+			t.row("%s", row)
+		}
+		t.flush()
+		return b.String() + "\nflatness: longest runtime less the shortest, by the median; 0 is fair\n"
+	}
+	t := newTable(&b, fmt.Sprintf("%v of card time for each policy", r.Card), "policy\terror\tJain\tefficiency\tlag")
+	for i := range r.Runs {
+		x := &r.Runs[i]
+		t.row("%s\t%.2f points\t%.4f\t%.2f %%\t%v", x.Policy, 100*x.ShareError, x.Jain, 100*x.Efficiency, short(x.Lag))
+	}
+	t.flush()
+	for i := range r.Runs {
+		x := &r.Runs[i]
+		t := newTable(&b, x.Policy, "process\tshare\tfair\tlag\trequests\tlatency p50\tp99\tmax\tcopies")
+		for k := range x.Clients[:min(len(x.Clients), maxRows)] {
+			c := &x.Clients[k]
+			t.row("%s\t%.2f %%\t%.2f %%\t%v\t%d\t%v\t%v\t%v\t%v", c.Name, 100*c.Share, 100*c.Fair, short(c.Lag), c.Done, short(c.Median), short(c.P99), short(c.Worst), short(c.Busy[1]))
+		}
+		t.flush()
+		if more := len(x.Clients) - maxRows; more > 0 {
+			fmt.Fprintf(&b, "  and %d more, which --json has\n", more)
+		}
+	}
+	return b.String() + simulationLegend
 }
 
 func schedList() string {
