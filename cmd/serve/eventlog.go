@@ -61,17 +61,6 @@ func (l *EventLogger) poll() {
 	}
 }
 
-// logEvents logs what is new since the last call.
-func (e *Endpoint) logEvents(log *slog.Logger) {
-	e.logMu.Lock()
-	defer e.logMu.Unlock()
-	if e.Virtual != nil {
-		e.logRulesLocked(log)
-	}
-	e.logFaultsLocked(log)
-	e.logInexactLocked(log)
-}
-
 // cardFaults counts what stops channels and is the server's to report.
 type cardFaults struct {
 	programs    *atomic.Uint64
@@ -92,29 +81,37 @@ func guestFaults(g *aggregator.Guest) *cardFaults {
 	return &cardFaults{&s.ProgramFaults, &s.LastProgramFault, &s.UnmappedDMA}
 }
 
-// logFaultsLocked logs how many programs were stopped, and why the last one was; and where the card
-// found no memory of the client. Endpoint.logMu is held.
-func (e *Endpoint) logFaultsLocked(log *slog.Logger) {
-	f := e.Device.faults
-	if f == nil {
-		return
+// logEvents logs what is new since the last call.
+func (e *Endpoint) logEvents(log *slog.Logger) {
+	e.logMu.Lock()
+	defer e.logMu.Unlock()
+	log = log.With("gpu", e.Name)
+	if e.Virtual != nil {
+		e.logGuestLocked(log)
 	}
-	total := f.programs.Load()
-	if n := e.newLocked("program_faults", total); n > 0 {
-		log.Warn("a program was stopped", "gpu", e.Name, "count", n, "total", total, "last", *f.lastProgram.Load())
+	if f := e.Device.faults; f != nil {
+		total := f.programs.Load()
+		if n := e.newLocked("program_faults", total); n > 0 {
+			log.Warn("a program was stopped", "count", n, "total", total, "last", *f.lastProgram.Load())
+		}
+		total = f.unmappedDMA.N.Load()
+		if n := e.newLocked("unmapped_dma", total); n > 0 {
+			log.Warn("the GPU accessed a bus address that its client does not share", "count", n, "total", total, "last", *f.unmappedDMA.Last.Load())
+		}
 	}
-	total = f.unmappedDMA.N.Load()
-	if n := e.newLocked("unmapped_dma", total); n > 0 {
-		log.Warn("the GPU accessed a bus address that its client does not share", "gpu", e.Name, "count", n, "total", total, "last", *f.unmappedDMA.Last.Load())
+	for _, c := range e.Device.shown.Counts() {
+		if c.Why != "" && !c.Usual {
+			e.logInexactLocked(log, &c)
+		}
 	}
 }
 
-// loggedCounts are the counts of a guest, besides its rules, that are logged.
+// loggedCounts are the counts of a guest, besides its rules, that are logged with it.
 var loggedCounts = []string{"runaways", "quarantines", "scrub_failures"}
 
-// logRulesLocked logs rules that a virtual GPU's guest broke, and the consequences.
+// logGuestLocked logs rules that a virtual GPU's guest broke, and what was done with it.
 // Endpoint.logMu is held.
-func (e *Endpoint) logRulesLocked(log *slog.Logger) {
+func (e *Endpoint) logGuestLocked(log *slog.Logger) {
 	guest := e.Virtual.Guest
 	for _, c := range guest.Stats().Counts() {
 		if !c.Rule && !slices.Contains(loggedCounts, c.Name) {
@@ -124,37 +121,32 @@ func (e *Endpoint) logRulesLocked(log *slog.Logger) {
 		switch {
 		case n == 0:
 		case c.Rule:
-			log.Warn("guest broke a rule", "gpu", e.Name, "rule", c.Name, "count", n, "total", c.N)
+			log.Warn("guest broke a rule", "rule", c.Name, "count", n, "total", c.N)
 		case c.Name == "scrub_failures":
-			log.Error("a guest's memory could not be cleared; its GPU refuses clients until it is", "gpu", e.Name, "count", n, "total", c.N)
+			log.Error("a guest's memory could not be cleared; its GPU refuses clients until it is", "count", n, "total", c.N)
 		case c.Name == "runaways":
-			log.Warn("a request ran longer than limits.request: its channel was ended", "gpu", e.Name, "limit", guest.RequestLimit(), "count", n, "total", c.N)
+			log.Warn("a request ran longer than limits.request: its channel was ended", "limit", guest.RequestLimit(), "count", n, "total", c.N)
 		default:
-			log.Warn("guest was quarantined", "gpu", e.Name, "count", n, "total", c.N, "reason", cmp.Or(guest.QuarantineReason(), "released since"))
+			log.Warn("guest was quarantined", "count", n, "total", c.N, "reason", cmp.Or(guest.QuarantineReason(), "released since"))
 		}
 	}
 }
 
-// logInexactLocked logs which mapped windows show wrong data, why, and the
+// logInexactLocked logs in which mapped windows a counter of wrong data rose, why, and the
 // consequence. Endpoint.logMu is held.
-func (e *Endpoint) logInexactLocked(log *slog.Logger) {
-	for _, c := range e.Device.shown.Counts() {
-		if c.Why == "" || c.Usual {
-			continue
+func (e *Endpoint) logInexactLocked(log *slog.Logger, c *aperture.Count) {
+	var windows []string
+	times := uint64(0)
+	for k, in := range c.In {
+		window := aperture.Kind(k).String()
+		if n := e.newLocked(c.Name+" "+window, in); n > 0 {
+			windows = append(windows, window)
+			times += n
 		}
-		var windows []string
-		times := uint64(0)
-		for k, in := range c.In {
-			window := aperture.Kind(k).String()
-			if n := e.newLocked(c.Name+" "+window, in); n > 0 {
-				windows = append(windows, window)
-				times += n
-			}
-		}
-		if times > 0 {
-			log.Warn("a mapped window is not exact", "gpu", e.Name, "window", strings.Join(windows, ","), "counter", c.Name,
-				"reason", c.Why, "consequence", c.Then, "count", times, "total", c.N)
-		}
+	}
+	if times > 0 {
+		log.Warn("a mapped window is not exact", "window", strings.Join(windows, ","), "counter", c.Name,
+			"reason", c.Why, "consequence", c.Then, "count", times, "total", c.N)
 	}
 }
 

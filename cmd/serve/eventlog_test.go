@@ -59,7 +59,7 @@ func TestRuleInterval(t *testing.T) {
 func TestProgramFaultsAreLogged(t *testing.T) {
 	var text bytes.Buffer
 	guest := new(aggregator.Guest)
-	e := &Endpoint{Name: "a", Device: &Device{shown: new(aperture.Stats), faults: guestFaults(guest)}, logged: make(map[string]uint64)}
+	e := &Endpoint{Name: "a", Device: &Device{shown: new(aperture.Stats), faults: guestFaults(guest)}, Virtual: &Virtual{Guest: guest}, logged: make(map[string]uint64)}
 	log := slog.New(slog.NewTextHandler(&text, nil))
 	e.logEvents(log)
 	require.Empty(t, text.String())
