@@ -28,8 +28,9 @@ func TestPresets(t *testing.T) {
 	r := simulate(t, Options{Policy: []string{"none", "credit"}})
 	require.InDelta(t, 0.4766, r.Runs[0].ShareError, 0.001)
 	require.InDelta(t, 0.5, r.Runs[1].Clients[0].Share, 0.01)
-	r = simulate(t, Options{Preset: "between", Policy: []string{"credit"}})
+	r = simulate(t, Options{Preset: "between", Policy: []string{"credit", "none"}})
 	require.Less(t, r.Runs[0].Flatness, 0.02)
+	require.Greater(t, r.Runs[1].Flatness, 1.0, "each run has a mix of its own")
 	r = simulate(t, Options{Preset: "cheat", Policy: []string{"dfq"}, Set: []string{"dfq.model=true"}})
 	require.Greater(t, r.Runs[0].Clients[0].Share, 0.75)
 	for _, p := range Presets() {
