@@ -12,20 +12,16 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/umbra-gpu/umbra/cmd/bench"
 	"github.com/umbra-gpu/umbra/cmd/bench/result"
-	"github.com/umbra-gpu/umbra/cmd/bench/watch"
 	"github.com/umbra-gpu/umbra/cmd/config"
 )
 
 type benchCmd struct {
-	Run    benchRunCmd    `cmd:"" default:"withargs" help:"Measure scenarios with every set-up by turns; the default."`
-	Show   benchShowCmd   `cmd:"" help:"Show the results of a run, or compare two runs."`
-	Plot   benchPlotCmd   `cmd:"" help:"Draw the results of a run as one HTML page."`
-	Watch  benchWatchCmd  `cmd:"" help:"Measure what a guest notices of hostile guests and clients on the same card."`
-	Attack benchAttackCmd `cmd:"" hidden:"" help:"Attack a GPU; umbra bench watch starts it."`
+	Run  benchRunCmd  `cmd:"" default:"withargs" help:"Measure scenarios with every set-up by turns; the default."`
+	Show benchShowCmd `cmd:"" help:"Show the results of a run, or compare two runs."`
+	Plot benchPlotCmd `cmd:"" help:"Draw the results of a run as one HTML page."`
 }
 
 // Help implements kong.HelpProvider. The flags of the default command are not in this one's help.
@@ -186,56 +182,4 @@ func readResults(flag, name string) (*result.Run, error) {
 		return nil, badFile(flag+name, err)
 	}
 	return r, nil
-}
-
-type benchWatchCmd struct {
-	Only   []string `placeholder:"ATTACK" help:"Attacks to make, such as cold-1 or resets; by default all."`
-	Quick  bool     `help:"Short and few rounds, to see that it works."`
-	Repeat int      `placeholder:"N" help:"Rounds of each attack (default: 3, quick 1)."`
-	Policy string   `name:"sched-policy" placeholder:"NAME" help:"Scheduler of the server: credit, band, timeslice, dfq, ..."`
-	Server string   `placeholder:"FILE" help:"Program that serves, in place of this one: another build of umbra."`
-	JSON   bool     `name:"json" help:"Write JSON: a line for each attack."`
-}
-
-// Help is the text below the usage.
-func (benchWatchCmd) Help() string {
-	return "For each attack, a server runs as a process of its own. The victim works at fixed times, by turns without and beside the attack. " +
-		"An attack is another process, of low priority. The exit code is 1 if the victim notices more than it may."
-}
-
-func (c *benchWatchCmd) Run(ctx context.Context, out output) error {
-	o := watch.Options{Only: c.Only, Server: c.Server, Policy: c.Policy, Rounds: cmp.Or(max(c.Repeat, 0), 3), Window: 2 * time.Second, Progress: out.stderr}
-	if c.Quick {
-		o.Rounds, o.Window = cmp.Or(max(c.Repeat, 0), 1), 500*time.Millisecond
-	}
-	if hint := result.BusyHint(); hint != "" {
-		fmt.Fprintf(out.stderr, "umbra: warning: %s\n", hint)
-	}
-	moreProcessors()
-	rows, err := watch.Run(ctx, o)
-	failed := 0
-	for i := range rows {
-		if len(rows[i].Failed) > 0 {
-			failed++
-		}
-		if c.JSON {
-			err = errors.Join(err, json.NewEncoder(out.stdout).Encode(&rows[i]))
-		}
-	}
-	if !c.JSON && len(rows) > 0 {
-		err = errors.Join(err, watch.Text(out.stdout, rows))
-	}
-	if err == nil && failed > 0 {
-		err = fmt.Errorf("the victim notices %d of %d attacks", failed, len(rows))
-	}
-	return err
-}
-
-type benchAttackCmd struct {
-	Name   string `arg:""`
-	Socket string `arg:""`
-}
-
-func (c *benchAttackCmd) Run(out output) error {
-	return watch.Attack(c.Name, c.Socket, func() { fmt.Fprintln(out.stdout, "ready") })
 }

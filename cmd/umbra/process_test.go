@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -18,8 +17,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/umbra-gpu/umbra/cmd/api"
-	"github.com/umbra-gpu/umbra/cmd/bench/watch"
-	"github.com/umbra-gpu/umbra/tests/scale"
 	"github.com/umbra-gpu/umbra/vfiouser"
 	"github.com/umbra-gpu/umbra/vfiouser/client"
 	"github.com/umbra-gpu/umbra/vfiouser/wire"
@@ -188,25 +185,4 @@ func TestLingeringDelaysNobody(t *testing.T) {
 	require.True(t, late.Stop())
 	require.NotContains(t, log.String(), "a client's thread does not")
 	requireNoSockets(t)
-}
-
-// TestWatch: an attack on a server that does not protect from it is measured, and reported as failed. A
-// scheduler that never pauses a request has the victim wait for all of a request of a minute.
-func TestWatch(t *testing.T) {
-	scale.ReleaseOnly(t)
-	var out, log bytes.Buffer
-	code := doMain(t.Context(), []string{"bench", "watch", "--quick", "--only", "long-request", "--sched-policy", "fifo", "--json"}, &out, &log)
-	require.Equal(t, exitFailed, code, log.String())
-	require.Contains(t, log.String(), "the victim notices 1 of 1 attacks")
-	var row watch.Row
-	require.NoError(t, json.Unmarshal(out.Bytes(), &row), log.String())
-	require.Equal(t, "long-request", row.Attack)
-	require.NotEmpty(t, row.Failed)
-	require.Contains(t, row.Failed[0], "the victim lost its work")
-	for _, w := range row.Work {
-		require.NotZero(t, w.Quiet.P99, w.Name)
-	}
-	require.NotZero(t, row.Share.Quiet)
-	require.NotZero(t, row.Control)
-	require.NotZero(t, row.End)
 }

@@ -1,4 +1,4 @@
-package watch
+package main
 
 import (
 	"bytes"
@@ -34,55 +34,43 @@ const (
 	spareBus  = uint64(0x8000_0000) // where the victim maps more memory for a moment
 )
 
+// party is a guest with an address space that has room for large copies, and a channel.
+type party struct {
+	g  *guest.Guest
+	s  *guest.Space
+	ch *guest.Channel
+}
+
+func newParty(g *guest.Guest, c guest.ChannelConfig) party {
+	p := party{g: g, s: get(g.NewSpace())}
+	for _, va := range []uint64{vaFrom, vaTo} {
+		must(p.s.Map(va, get(g.AllocVRAM(largeCopy)), guest.Big))
+	}
+	p.ch = get(g.NewChannelWith(1, p.s, c))
+	must(p.ch.Finish())
+	return p
+}
+
+// mapped maps new memory of the machine.
+func (p *party) mapped(va, size uint64) *guest.Buffer {
+	b := get(p.g.AllocRAM(size))
+	must(p.s.Map(va, b, guest.Small))
+	return b
+}
+
 // victim is a guest that does a little of everything at fixed times.
 type victim struct {
-	g               *guest.Guest
-	s               *guest.Space
-	ch              *guest.Channel
+	party
 	src, back, page *guest.Buffer
 	stamp           byte
 }
 
-func newVictim(ctx context.Context, socket string) (*victim, error) {
-	g, err := guest.Attach(ctx, socket, guest.Config{Map: true, Timeout: patience, Client: client.Options{Timeout: patience}})
-	if err != nil {
-		return nil, err
-	}
-	v := &victim{g: g}
-	if err := v.prepare(); err != nil {
-		return nil, errors.Join(err, g.Close())
-	}
-	return v, nil
-}
-
-func (v *victim) prepare() (err error) {
-	var via, from, to *guest.Buffer
-	if v.s, err = v.g.NewSpace(); err != nil {
-		return err
-	}
-	for _, b := range []struct {
-		to    **guest.Buffer
-		alloc func(uint64) (*guest.Buffer, error)
-		size  uint64
-		va    uint64
-		flags guest.Flags
-	}{
-		{&v.src, v.g.AllocRAM, copyBytes, vaSource, guest.Small},
-		{&v.back, v.g.AllocRAM, copyBytes, vaBack, guest.Small},
-		{&v.page, v.g.AllocRAM, 4096, vaPage, guest.Small},
-		{&via, v.g.AllocVRAM, copyBytes, vaVRAM, guest.Small},
-		{&from, v.g.AllocVRAM, largeCopy, vaFrom, guest.Big},
-		{&to, v.g.AllocVRAM, largeCopy, vaTo, guest.Big},
-	} {
-		if *b.to, err = b.alloc(b.size); err != nil {
-			return err
-		}
-		if err := v.s.Map(b.va, *b.to, b.flags); err != nil {
-			return err
-		}
-	}
-	v.ch, err = v.g.NewChannelWith(1, v.s, guest.ChannelConfig{RingRAM: true, PushRAM: true})
-	return err
+func newVictim(ctx context.Context, socket string) *victim {
+	g := get(guest.Attach(ctx, socket, guest.Config{Map: true, Timeout: patience, Client: client.Options{Timeout: patience}}))
+	v := &victim{party: newParty(g, guest.ChannelConfig{RingRAM: true, PushRAM: true})}
+	v.src, v.back, v.page = v.mapped(vaSource, copyBytes), v.mapped(vaBack, copyBytes), v.mapped(vaPage, 4096)
+	must(v.s.Map(vaVRAM, get(g.AllocVRAM(copyBytes)), guest.Small))
+	return v
 }
 
 // ops are the victim's work.
@@ -90,7 +78,10 @@ var ops = [...]struct {
 	name string
 	do   func(v *victim) error
 }{
-	{"registers", (*victim).register}, {"fences", (*victim).fence}, {"copies", (*victim).copy}, {"maps", (*victim).remap},
+	{"registers", func(v *victim) error { return v.g.Raw().Read(0, 0, make([]byte, 4)) }},
+	{"fences", func(v *victim) error { return v.ch.Finish() }},
+	{"copies", (*victim).copy},
+	{"maps", (*victim).remap},
 }
 
 // window has the times of each op.
@@ -118,29 +109,16 @@ func (v *victim) watch(ctx context.Context, d time.Duration) (w window, err erro
 	return w, nil
 }
 
-func (v *victim) register() error {
-	var b [4]byte
-	return v.g.Raw().Read(0, 0, b[:])
-}
-
-func (v *victim) fence() error { return v.ch.Finish() }
-
-var errBytes = errors.New("the bytes that came back are not those that were sent")
-
 func (v *victim) copy() error {
 	v.stamp++
 	for i := range v.src.Data {
 		v.src.Data[i] = v.stamp + byte(i*7)
 	}
-	if err := errors.Join(
-		v.ch.Copy(guest.M2MF, vaVRAM, vaSource, copyBytes), v.ch.Finish(), v.ch.Copy(engine, vaBack, vaVRAM, copyBytes), v.ch.Finish(),
-	); err != nil {
-		return err
+	err := errors.Join(v.ch.Copy(guest.M2MF, vaVRAM, vaSource, copyBytes), v.ch.Finish(), v.ch.Copy(engine, vaBack, vaVRAM, copyBytes), v.ch.Finish())
+	if err == nil && !bytes.Equal(v.src.Data, v.back.Data) {
+		return errors.New("the bytes that came back are not those that were sent")
 	}
-	if !bytes.Equal(v.src.Data, v.back.Data) {
-		return errBytes
-	}
-	return nil
+	return err
 }
 
 // remap changes the page tables twice, and the memory of the machine twice.
@@ -151,27 +129,21 @@ func (v *victim) remap() error {
 	)
 }
 
-// saturate wants the whole engine for d.
-func (v *victim) saturate(ctx context.Context, d time.Duration) error {
-	return saturate(ctx, v.g, v.ch, time.Now().Add(d))
-}
-
-func saturate(ctx context.Context, g *guest.Guest, ch *guest.Channel, end time.Time) error {
+// saturate wants the whole engine until end.
+func (p *party) saturate(ctx context.Context, end time.Time) error {
 	var fences []guest.Fence
 	for time.Now().Before(end) && ctx.Err() == nil {
-		if err := ch.Copy(engine, vaTo, vaFrom, largeCopy); err != nil {
-			return err
-		}
-		f, err := ch.Fence()
-		if err != nil {
+		err := p.ch.Copy(engine, vaTo, vaFrom, largeCopy)
+		f, ferr := p.ch.Fence()
+		if err := errors.Join(err, ferr); err != nil {
 			return err
 		}
 		if fences = append(fences, f); len(fences) > underWay {
-			if err := g.Poll(fences[0]); err != nil {
+			if err := p.g.Poll(fences[0]); err != nil {
 				return err
 			}
 			fences = fences[1:]
 		}
 	}
-	return ch.Finish()
+	return p.ch.Finish()
 }
