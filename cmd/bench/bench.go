@@ -1,11 +1,9 @@
 // Package bench measures what serving a GPU costs: scenarios, with every set-up by turns in one
-// run, in this process and in virtual machines.
+// run, in this process and in virtual machines. It writes Go's benchmark format, a table and a plot.
 //
-// setup has the ways to serve a GPU, scene runs a case with each of them, inside has the scenarios
-// of this process, machine those of virtual machines, and result what was measured.
-//
-// Run owns what it starts, and has ended it when it returns. The package has no locks and starts
-// no goroutines of its own.
+// Run owns what it starts, and has ended it when it returns. A take and its guests belong to the
+// goroutine that runs the case; only the crowd has one for each guest, and waits for all. There are
+// no locks.
 package bench
 
 import (
@@ -13,15 +11,14 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
-	"github.com/umbra-gpu/umbra/cmd/bench/inside"
-	"github.com/umbra-gpu/umbra/cmd/bench/machine"
-	"github.com/umbra-gpu/umbra/cmd/bench/result"
-	"github.com/umbra-gpu/umbra/cmd/bench/scene"
-	"github.com/umbra-gpu/umbra/cmd/bench/setup"
+	"golang.org/x/perf/benchfmt"
+
 	"github.com/umbra-gpu/umbra/cmd/config"
+	"github.com/umbra-gpu/umbra/cmd/lab"
 )
 
 // Options of a run.
@@ -29,79 +26,139 @@ type Options struct {
 	Version   string   // of this program
 	Setups    []string // names; none are the default ones
 	Only      []string // scenarios; none are all
-	Rounds    int      // repetitions in this process
+	Repeat    int      // rounds in this process, and boots of each virtual machine; 0 is the default
 	Quick     bool
 	InProcess bool // no virtual machines
 	Machines  bool // virtual machines only
-	Boots     int  // of each virtual machine
 	Kernels   []string
 	Progress  io.Writer // for a person who waits
 }
 
-// DefaultKernel is booted if no kernel is named.
-const DefaultKernel = "6.12"
+// List describes what can be measured, with one line for each scenario and set-up.
+func List() string {
+	mark := func(set bool, sign string) string {
+		if set {
+			return sign
+		}
+		return "-"
+	}
+	var b strings.Builder
+	b.WriteString("Scenarios (p: in this process, m: in virtual machines)\n")
+	for _, s := range scenarios {
+		fmt.Fprintf(&b, "  %-10s p%s  %s\n", s.name, mark(slices.Contains(machineScenarios(), s.name), "m"), s.about)
+	}
+	for _, s := range machineOnly {
+		fmt.Fprintf(&b, "  %-10s -m  %s\n", s.name, s.about)
+	}
+	b.WriteString("\nSet-ups (*: only if --setups names it, or every)\n")
+	for i := range setups {
+		fmt.Fprintf(&b, "  %-17s %s  %s\n", setups[i].name, mark(setups[i].asked, "*"), setups[i].about)
+	}
+	return b.String()
+}
+
+// Check refuses options that make no sense.
+func (o *Options) Check() error {
+	if _, err := choose(o.Setups); err != nil {
+		return err
+	}
+	if o.InProcess && o.Machines {
+		return &config.Error{Where: "--in-process and --machines", Reason: "leave nothing to measure; give one of them, or neither"}
+	}
+	here := distinct(scenarios, func(s scenario) string { return s.name })
+	known := append(slices.Clone(here), machineScenarios()...)
+	switch {
+	case o.Machines:
+		here = machineScenarios()
+	case !o.InProcess:
+		here = known
+	}
+	for _, n := range o.Only {
+		if !slices.Contains(known, n) {
+			return &config.Error{Where: "--only", Value: n, Reason: "no such scenario; " + config.Known(n, slices.Compact(slices.Sorted(slices.Values(known))))}
+		}
+		if !slices.Contains(here, n) {
+			return &config.Error{Where: "--only", Value: n, Reason: "not measured there; these are: " + strings.Join(here, ", ")}
+		}
+	}
+	if o.Repeat < 0 {
+		return &config.Error{Where: "--repeat", Value: fmt.Sprint(o.Repeat), Reason: "must be 1 or more"}
+	}
+	for _, k := range o.Kernels {
+		if !slices.Contains(lab.Kernels, k) {
+			return &config.Error{Where: "--kernels", Value: k, Reason: "no such kernel; " + config.Known(k, lab.Kernels)}
+		}
+	}
+	return nil
+}
+
+// asked reports whether a scenario is to be measured.
+func (o *Options) asked(name string) bool { return len(o.Only) == 0 || slices.Contains(o.Only, name) }
+
+// rounds is how often something is measured.
+func (o *Options) rounds(quick, full int) int {
+	if o.Repeat > 0 {
+		return o.Repeat
+	}
+	return pick(o.Quick, quick, full)
+}
 
 // run is one run under way.
 type run struct {
 	Options
-	params scene.Params
-	rows   []setup.Row
-	began  time.Time
-	out    *result.Run
+	setups        []setup
+	rounds, boots int
+	began         time.Time
+	out           *Results
 }
 
 // Run measures. What cannot be measured is in the result's errors. If ctx ends, Run returns its
 // error and what was measured by then.
-func Run(ctx context.Context, o Options) (*result.Run, error) {
+func Run(ctx context.Context, o Options) (*Results, error) {
 	if err := o.Check(); err != nil {
 		return nil, err
 	}
-	rows, err := setup.Choose(o.Setups)
+	setups, err := choose(o.Setups)
 	if err != nil {
 		return nil, err
 	}
-	if o.useMachines() {
-		if err := machine.Prepare(ctx, o.kernels(), o.asked, o.Progress); err != nil {
+	if len(o.Kernels) == 0 {
+		o.Kernels = []string{"6.12"}
+	}
+	if o.InProcess || !slices.ContainsFunc(machineScenarios(), o.asked) {
+		o.Kernels = nil
+	}
+	if len(o.Kernels) > 0 {
+		if err := prepareMachines(ctx, &o); err != nil {
 			if ctx.Err() != nil {
 				return nil, ctx.Err()
 			}
 			return nil, &config.Error{Where: "virtual machines", Reason: fmt.Sprintf("none can be booted: %v; --in-process measures without", err)}
 		}
 	}
-	r := &run{
-		Options: o, rows: rows, began: time.Now(), out: result.NewRun(), params: scene.Params{Rounds: o.Rounds, Quick: o.Quick},
-	}
-	r.say("%s", o.plan(len(rows)))
+	r := &run{Options: o, setups: setups, rounds: o.rounds(2, 6), boots: o.rounds(1, 2), began: time.Now(), out: newResults()}
 	r.out.Notes = append(r.out.Notes, fmt.Sprintf("umbra bench %s, %s, %s", o.Version, runtime.Version(), r.began.UTC().Format(time.RFC3339)))
-	if hint := result.BusyHint(); hint != "" {
+	if hint := BusyHint(); hint != "" {
 		r.out.Notes = append(r.out.Notes, hint)
 	}
 	if o.Quick {
-		r.out.Set("quick", "true")
+		r.out.set("quick", "true")
 	}
 	if !o.Machines {
-		err = r.inProcess(ctx)
+		r.say("%d rounds in this process", r.rounds)
+		r.inProcess(ctx)
 	}
-	if err == nil && o.useMachines() {
-		err = r.inMachines(ctx)
+	if n := r.boots * len(setups); n > 0 {
+		for _, k := range o.Kernels {
+			r.say("%d boots of virtual machines with Linux %s, of half a minute or more each", n, k)
+			r.inMachines(ctx, k)
+		}
 	}
-	if ctx.Err() != nil {
-		err = ctx.Err()
+	if err := ctx.Err(); err != nil {
 		r.out.Errors = append(r.out.Errors, "the run was interrupted")
+		return r.out, err
 	}
-	return r.out, err
-}
-
-// plan says what a run does.
-func (o *Options) plan(setups int) string {
-	text := fmt.Sprintf("%d rounds in this process", o.Rounds)
-	if o.Machines {
-		text = "nothing in this process"
-	}
-	if o.useMachines() {
-		text += fmt.Sprintf(", then %d boots of virtual machines, of half a minute or more each", o.Boots*setups*len(o.kernels()))
-	}
-	return text
+	return r.out, nil
 }
 
 func (r *run) say(format string, args ...any) {
@@ -114,92 +171,60 @@ func (r *run) failed(what string, err error) {
 	r.say("%s: not measured: %v", what, err)
 }
 
-func (r *run) inProcess(ctx context.Context) error {
-	for i := range inside.Scenarios {
-		s := &inside.Scenarios[i]
-		if !r.asked(s.Name) {
+func (r *run) inProcess(ctx context.Context) {
+	for _, s := range scenarios {
+		if !r.asked(s.name) {
 			continue
 		}
-		rows := r.rows
-		if s.Rows != nil {
-			rows = s.Rows
+		setups := r.setups
+		if s.setups != nil {
+			setups = s.setups
 		}
-		for _, c := range s.Cases(r.params) {
+		for _, c := range s.cases(r.Quick) {
 			if ctx.Err() != nil {
-				return ctx.Err()
+				return
 			}
-			r.say("%s %s", s.Name, c.Name)
-			err := scene.Run(ctx, r.params, &c, rows, func(row *setup.Row, values []result.Value) {
-				r.out.Add(result.Key{Where: result.Process, Scenario: s.Name, Case: c.Name, Setup: row.Name}, values)
+			r.say("%s %s", s.name, c.name)
+			err := c.measure(ctx, r.rounds, setups, func(setup *setup, values []benchfmt.Value) {
+				r.out.add(Key{process, s.name, c.name, setup.name}, values)
 			})
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
-			if err != nil {
-				r.failed(s.Name+" "+c.Name, err)
+			if err != nil && ctx.Err() == nil {
+				r.failed(s.name+" "+c.name, err)
 			}
 		}
 	}
-	return nil
 }
 
-// inMachines boots every kernel on every set-up by turns.
-func (r *run) inMachines(ctx context.Context) error {
-	for _, k := range r.kernels() {
-		// The first machine reads everything from disk, so it is not measured.
-		if !r.Quick {
-			r.say("Linux %s on %s, to warm up", k, r.rows[0].Name)
-			began := time.Now()
-			if _, _, err := r.life(ctx, k, r.rows[0], func(string) bool { return false }); err == nil {
-				n := r.Boots * len(r.rows)
-				r.say("%d more boots, which take %v and more", n, (time.Since(began) * time.Duration(n)).Round(time.Second))
-			}
-		}
-		r.boots(ctx, k)
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
+// inMachines boots a kernel on each set-up by turns. A round in which a set-up failed is dropped for
+// all set-ups, so that the n-th lines of all set-ups are of one round. The first boot reads
+// everything from disk, so it is not measured.
+func (r *run) inMachines(ctx context.Context, kernel string) {
+	if !r.Quick {
+		r.say("Linux %s on %s, to warm up", kernel, r.setups[0].name)
+		_ = r.life(ctx, kernel, &r.setups[0], newResults(), func(string) bool { return false }) // errors return below
 	}
-	return nil
-}
-
-// life is that of one machine.
-func (r *run) life(ctx context.Context, kernel string, row setup.Row, asked func(string) bool) ([]machine.Measured, machine.Emulator, error) {
-	return machine.Life(ctx, r.Quick, row, kernel, asked, r.Progress, func(scenario string) { r.say("  %s", scenario) })
-}
-
-// boots boots one kernel on each set-up by turns. A round in which a set-up failed is dropped for
-// all set-ups, so that the n-th lines of all set-ups are of one round.
-func (r *run) boots(ctx context.Context, k string) {
-	for round := range r.Boots {
-		lives := make([][]machine.Measured, len(r.rows))
+	for round := range r.boots {
+		lives := &Results{}
 		whole := true
-		for i := range r.rows {
+		for i := range r.setups {
+			s := &r.setups[(i+round)%len(r.setups)]
 			if ctx.Err() != nil {
 				return
 			}
-			at := (i + round) % len(r.rows)
-			row := r.rows[at]
-			r.say("boot %d of %d: Linux %s on %s", round*len(r.rows)+i+1, r.Boots*len(r.rows), k, row.Name)
-			measured, e, err := r.life(ctx, k, row, r.asked)
+			r.say("boot %d of %d: Linux %s on %s", round*len(r.setups)+i+1, r.boots*len(r.setups), kernel, s.name)
+			lives.config = r.out.config
+			err := r.life(ctx, kernel, s, lives, r.asked)
+			r.out.config = lives.config
 			if ctx.Err() != nil {
 				return
 			}
 			if err != nil {
-				r.failed(fmt.Sprintf("Linux %s on %s", k, row.Name), err)
+				r.failed(fmt.Sprintf("Linux %s on %s", kernel, s.name), err)
 				whole = false
-				continue
 			}
-			r.out.Set("qemu", e.QEMU)
-			r.out.Set("accelerator", e.Accelerator)
-			lives[at] = measured
 		}
-		for i := range lives {
-			for _, m := range lives[i] {
-				if whole {
-					r.out.Add(result.Key{Where: result.Machine, Scenario: m.Scenario, Case: m.Case, Setup: r.rows[i].Name}, m.Values)
-				}
-			}
+		if whole {
+			r.out.Lines = append(r.out.Lines, lives.Lines...)
 		}
 	}
 }

@@ -1,17 +1,15 @@
 package bench
 
 import (
+	"fmt"
+	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
-
-	"github.com/umbra-gpu/umbra/cmd/bench/inside"
-	"github.com/umbra-gpu/umbra/cmd/bench/result"
-	"github.com/umbra-gpu/umbra/cmd/bench/scene"
-	"github.com/umbra-gpu/umbra/cmd/bench/setup"
-	"github.com/umbra-gpu/umbra/devmodel/guest"
+	"golang.org/x/perf/benchfmt"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -19,81 +17,134 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // TestEveryScenario runs every scenario of this process once, with set-ups of each kind, and checks
 // what was counted. The scenarios verify the data that they move.
 func TestEveryScenario(t *testing.T) {
-	r, err := Run(t.Context(), Options{
-		Quick: true, Rounds: 1, InProcess: true, Setups: []string{setup.PassThrough, setup.Naive, setup.All}, Progress: t.Output(),
-	})
+	names := []string{passThrough, "naive", "all"}
+	r, err := Run(t.Context(), Options{Quick: true, Repeat: 1, InProcess: true, Setups: names, Progress: t.Output()})
 	require.NoError(t, err)
 	require.Empty(t, r.Errors)
-	by := map[string]result.Group{}
-	for _, g := range r.Groups(true) {
-		by[g.Scenario+"/"+g.Case+"/"+g.Setup] = g
-		require.Positive(t, g.Time.Median, "%+v", g)
-	}
-	p := scene.Params{Quick: true}
-	for _, s := range inside.Scenarios {
-		for _, c := range s.Cases(p) {
-			setups := []string{setup.PassThrough, setup.Naive, setup.All}
-			if s.Rows != nil {
-				setups = setup.Names(s.Rows)
+	for _, s := range scenarios {
+		for _, c := range s.cases(true) {
+			here := s.setups
+			if here == nil {
+				here, err = choose(names)
+				require.NoError(t, err)
 			}
-			for _, name := range setups {
-				at := slices.IndexFunc(setup.Rows, func(r setup.Row) bool { return r.Name == name })
-				_, have := by[s.Name+"/"+c.Name+"/"+name]
-				if s.Name == "traps" && name == setup.All { // reaches what it maps without a trap
+			for i := range here {
+				if s.name == "traps" && here[i].name == "all" { // reaches what it maps without a trap
 					continue
 				}
-				require.Equal(t, at < 0 || c.Takes(&setup.Rows[at]), have, "%s %s on %s", s.Name, c.Name, name)
+				m := r.Medians(Key{process, s.name, c.name, here[i].name})
+				require.Equal(t, c.takes(&here[i]), m[unitTime] > 0, "%s %s on %s", s.name, c.name, here[i].name)
 			}
 		}
 	}
-	metric := func(key, unit string) float64 {
-		require.Contains(t, by[key].Metrics, unit, key)
-		return by[key].Metrics[unit].Median
-	}
-	require.Equal(t, 501.0, metric("submit/submissions=500/naive", result.Traps), "a doorbell each, and a read")
-	require.Equal(t, 501.0, metric("submit/submissions=500/naive", "doorbells/op")+1)
-	require.Greater(t, metric("tables/dense/entries=16384/naive", "entries-rewritten/op"), 16384.0)
-	require.Less(t, metric("tables/dense/entries=16384/all", result.Traps), metric("tables/dense/entries=16384/naive", result.Traps)/10)
-	require.NotContains(t, by["tables/dense/entries=16384/pass-through"].Metrics, "scans/op")
-	require.NotContains(t, by["traps/bar3-read/all"].Metrics, result.Traps)
-	require.Equal(t, 1.0, metric("traps/bar3-read/naive", result.Traps))
-}
-
-// TestRows opens every set-up and checks that its guest maps what the row says.
-func TestRows(t *testing.T) {
-	require.Equal(t, setup.PassThrough, setup.Rows[0].Name)
-	for _, row := range slices.Concat(setup.Rows, setup.Transports()) {
-		b, err := setup.Open(row, setup.Common)
-		require.NoError(t, err)
-		g, err := b.Endpoints[0].Attach(t.Context(), guest.Config{})
-		require.NoError(t, err, row.Name)
-		require.Equal(t, row.Mapped(), g.Mapped(3, 0) != nil || g.Mapped(1, 0) != nil, row.Name)
-		counts := b.Counts()
-		require.NotZero(t, counts[result.Traps], row.Name)
-		require.NotZero(t, counts["invalidates/op"], row.Name)
-		for unit, want := range map[string]bool{
-			"scans/op": !row.Whole, "entries-changed/op": !row.Whole && row.Scan != "full", "map-scans/op": !row.Whole && row.Mapped(),
-		} {
-			_, have := counts[unit]
-			require.Equal(t, want, have, "%s, %s", row.Name, unit)
+	of := func(scenario, name, setup string) map[string]float64 { return r.Medians(Key{process, scenario, name, setup}) }
+	naive := of("submit", "submissions=500", "naive")
+	require.Equal(t, 501.0, naive[unitTraps], "a doorbell each, and a read")
+	require.Equal(t, 500.0, naive["doorbells/op"])
+	require.Equal(t, 1.0, of("traps", "bar3-read", "naive")[unitTraps])
+	require.NotContains(t, of("traps", "bar3-read", "all"), unitTraps)
+	dense := of("tables", "dense/entries=16384", "naive")
+	require.Greater(t, dense["entries-rewritten/op"], 16384.0)
+	require.Less(t, of("tables", "dense/entries=16384", "all")[unitTraps], dense[unitTraps]/10)
+	for setup, has := range map[string][3]bool{passThrough: {}, "naive": {true, false, false}, "all": {true, true, true}} {
+		for i, unit := range []string{"scans/op", "entries-changed/op", "map-scans/op"} {
+			_, ok := of("tables", "dense/entries=16384", setup)[unit]
+			require.Equal(t, has[i], ok, "%s: %s", setup, unit)
 		}
-		require.NoError(t, g.Close())
-		require.NoError(t, b.WaitFree(t.Context()))
-		require.NoError(t, b.Close())
 	}
-	_, err := setup.Open(setup.Row{Name: "x", Sync: "never", Scan: "full", Map: "none"}, setup.Common)
-	require.ErrorContains(t, err, "never")
 }
 
 // TestChoose checks which set-ups a run takes.
 func TestChoose(t *testing.T) {
-	rows, err := setup.Choose(nil)
+	for _, c := range [][2]string{
+		{"", "pass-through pass-through+map naive trapped all"}, {"all naive+map", "naive+map all"}, {every, ""},
+	} {
+		chosen, err := choose(strings.Fields(c[0]))
+		require.NoError(t, err)
+		names := distinct(chosen, func(s setup) string { return s.name })
+		require.Equal(t, c[0] == every, len(names) == len(setups))
+		if c[1] != "" {
+			require.Equal(t, c[1], strings.Join(names, " "))
+		}
+	}
+}
+
+// planted is a run whose times are noise around 1 ms, times factor for the set-up all.
+func planted(rounds int, factor float64) *Results {
+	r := newResults()
+	for round := range rounds {
+		noise := 1 + 0.02*math.Sin(float64(round*7)) // shared by a round's set-ups
+		for i, setup := range []string{passThrough, "all"} {
+			f := []float64{1, factor}[i] * (1 + 0.001*float64((round*3+i)%5))
+			r.add(Key{process, "probe", "size=4KiB", setup}, []benchfmt.Value{
+				{Unit: "ns/op", Value: 1e6 * noise * f}, {Unit: unitTraps, Value: 100 * float64(i+1)}, {Unit: "to-vram-B/s", Value: 1e9},
+				{Unit: "shadow-ns/op", Value: float64(i)},
+			})
+		}
+	}
+	return r
+}
+
+// TestFormat checks that golang.org/x/perf reads what Write wrote, and so does Read. A time of zero
+// has the unit of other times, or a rise from it would not be compared.
+func TestFormat(t *testing.T) {
+	r := planted(2, 1)
+	r.Notes, r.Errors = []string{"umbra bench test"}, []string{"growth: no memory"}
+	var text strings.Builder
+	require.NoError(t, r.Write(&text))
+	require.Contains(t, text.String(), "\nBenchmarkProbe/size=4KiB/setup=all 1 ")
+	require.Contains(t, text.String(), "Unit to-vram-B/s better=higher\n")
+	require.Contains(t, text.String(), "\nwhere: process\n")
+	from := benchfmt.NewReader(strings.NewReader(text.String()), "test")
+	lines := 0
+	for from.Scan() {
+		if res, ok := from.Result().(*benchfmt.Result); ok {
+			for _, unit := range []string{unitTime, "shadow-sec/op"} {
+				_, ok = res.Value(unit)
+				require.True(t, ok, unit)
+			}
+			lines++
+		} else {
+			require.IsType(t, new(benchfmt.UnitMetadata), from.Result())
+		}
+	}
+	require.Equal(t, 4, lines)
+	back, err := Read(strings.NewReader(text.String()))
 	require.NoError(t, err)
-	require.Equal(t, []string{"pass-through", "pass-through+map", "naive", "trapped", "all"}, setup.Names(rows))
-	rows, err = setup.Choose([]string{"all", "naive+map"})
-	require.NoError(t, err)
-	require.Equal(t, []string{"naive+map", "all"}, setup.Names(rows))
-	rows, err = setup.Choose([]string{setup.Every})
-	require.NoError(t, err)
-	require.Len(t, rows, len(setup.Rows))
+	require.Equal(t, r.Notes, back.Notes)
+	require.Equal(t, r.Errors, back.Errors)
+	require.Equal(t, r.values(), back.values())
+	_, err = Read(strings.NewReader("bench: yes\n"))
+	require.ErrorContains(t, err, "no results of umbra bench")
+}
+
+// TestRatio checks that a planted slow-down is the ratio, of the cases that both set-ups have, with an
+// interval around it, and that rounds are paired: the noise that they share is not in the interval.
+func TestRatio(t *testing.T) {
+	r := planted(8, 1.2)
+	for range 8 {
+		r.add(Key{process, "probe", "size=1MiB", passThrough}, []benchfmt.Value{{Unit: "ns/op", Value: 1e9}})
+	}
+	all := func(r *Results, base string) group {
+		groups := r.groups(base)
+		return groups[slices.IndexFunc(groups, func(g group) bool { return g.setup == "all" })]
+	}
+	g := all(r, passThrough)
+	require.True(t, g.partial)
+	require.InDelta(t, 1.2e-3, g.time.Center, 1e-4, "the time is of the same cases as the ratio")
+	require.InDelta(t, 1.2, g.ratio.Center, 0.01)
+	require.Greater(t, g.ratio.Lo, 1.19)
+	require.Less(t, g.ratio.Hi, 1.21)
+	require.InDelta(t, 1, all(r, "all").ratio.Center, 1e-9)
+	few := all(planted(5, 1), passThrough)
+	require.False(t, hasInterval(few.ratio), "five rounds make no interval")
+
+	var text, svg strings.Builder
+	require.NoError(t, planted(8, 1.2).Text(&text, ""))
+	require.Regexp(t, `(?m)^probe +1\.\d+ms +100 +1\.20 ±\d% +200$`, text.String())
+	r.add(Key{machines, "probe", "", "all"}, []benchfmt.Value{{Unit: "ns/op", Value: 1}})
+	require.NoError(t, r.Plot(&svg))
+	for _, want := range []string{">probe<", ">all<", ">1.20<"} {
+		require.Equal(t, 1, strings.Count(svg.String(), want), fmt.Sprint(want, svg.String()))
+	}
 }

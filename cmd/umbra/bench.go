@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,20 +12,20 @@ import (
 	"strings"
 
 	"github.com/umbra-gpu/umbra/cmd/bench"
-	"github.com/umbra-gpu/umbra/cmd/bench/result"
 	"github.com/umbra-gpu/umbra/cmd/config"
 )
 
 type benchCmd struct {
 	Run  benchRunCmd  `cmd:"" default:"withargs" help:"Measure scenarios with every set-up by turns; the default."`
-	Show benchShowCmd `cmd:"" help:"Show the results of a run, or compare two runs."`
-	Plot benchPlotCmd `cmd:"" help:"Draw the results of a run as one HTML page."`
+	Show benchShowCmd `cmd:"" help:"Show the table of a run again."`
+	Plot benchPlotCmd `cmd:"" help:"Draw the ratios of a run as SVG."`
 }
 
 // Help implements kong.HelpProvider. The flags of the default command are not in this one's help.
 func (benchCmd) Help() string {
 	return "umbra bench --quick --in-process takes about a minute. Without --in-process it also boots five virtual machines, " +
-		"and takes three to five minutes. umbra bench run --help has all flags."
+		"and takes three to five minutes. umbra bench run --help has all flags. " +
+		"Results are in Go's benchmark format: benchstat compares two runs, and shows every case and unit."
 }
 
 type benchRunCmd struct {
@@ -36,150 +34,150 @@ type benchRunCmd struct {
 	Quick     bool     `help:"Small parameters and few rounds, to see that it works. Ratios have no interval."`
 	Only      []string `placeholder:"SCENARIO" help:"Scenarios to measure; see --list."`
 	Setups    []string `name:"setups" placeholder:"NAME" help:"Set-ups to measure, or every; see --list."`
-	Repeat    int      `placeholder:"N" help:"Rounds in this process (default: 6, quick 2). Intervals need 6."`
-	Boots     int      `placeholder:"N" help:"Rounds in virtual machines, each a boot (default: 2, quick 1)."`
+	Repeat    int      `placeholder:"N" help:"Rounds (default: 6 in this process and 2 boots of each virtual machine, quick 2 and 1). Intervals need 6."`
 	Kernels   []string `placeholder:"VERSION" help:"Kernels of the virtual machines: 6.1, 6.12, 7.2 (default: 6.12)."`
 	List      bool     `help:"List scenarios and set-ups, and measure nothing."`
 	Out       string   `placeholder:"FILE" default:"umbra-bench.txt" help:"File for the results, in Go's benchmark format; none writes none, - writes them to standard output in place of the table."`
 }
-
-// Rounds that are made if nothing else is said.
-const (
-	benchRounds      = 6
-	benchQuickRounds = 2
-	benchBoots       = 2
-	benchQuickBoots  = 1
-)
 
 func (c *benchRunCmd) Run(ctx context.Context, out output) error {
 	if c.List {
 		_, err := io.WriteString(out.stdout, bench.List())
 		return err
 	}
-	rounds, boots := benchRounds, benchBoots
-	if c.Quick {
-		rounds, boots = benchQuickRounds, benchQuickBoots
-	}
 	o := bench.Options{
-		Version: versionString(), Setups: c.Setups, Only: c.Only, Quick: c.Quick, InProcess: c.InProcess, Machines: c.Machines,
-		Rounds: cmp.Or(c.Repeat, rounds), Boots: cmp.Or(c.Boots, boots), Kernels: c.Kernels, Progress: out.stderr,
+		Version: versionString(), Setups: c.Setups, Only: c.Only, Repeat: c.Repeat, Quick: c.Quick,
+		InProcess: c.InProcess, Machines: c.Machines, Kernels: c.Kernels, Progress: out.stderr,
 	}
 	if err := o.Check(); err != nil {
 		return err
 	}
-	if dir := filepath.Dir(c.Out); c.Out != noFile && c.Out != "-" {
-		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-			return &config.Error{Where: "--out", Value: c.Out, Reason: dir + " is no folder; make it first"}
+	var file *newFile // opened first: what cannot be written should not be measured
+	if c.Out != noFile && c.Out != "-" {
+		var err error
+		if file, err = createNew(c.Out); err != nil {
+			return badFile("--out: "+c.Out, err)
 		}
+		defer file.discard()
 	}
-	if hint := result.BusyHint(); hint != "" {
+	if hint := bench.BusyHint(); hint != "" {
 		fmt.Fprintf(out.stderr, "umbra: warning: %s\n", hint)
 	}
 	moreProcessors() // as umbra serve has them
 	measured, ended := bench.Run(ctx, o)
-	if measured == nil || len(measured.Results) == 0 && ended != nil {
+	if measured == nil || len(measured.Lines) == 0 && ended != nil {
 		return ended
 	}
+	if c.Out == "-" {
+		return errors.Join(ended, measured.Write(out.stdout))
+	}
 	// The file comes first: results are not lost if nobody reads the table to its end.
-	err := c.write(out, measured, ended != nil)
-	if c.Out == "-" || err != nil {
-		return errors.Join(ended, err)
+	if file != nil {
+		if ended != nil { // the file of a whole run stays
+			ext := filepath.Ext(file.name)
+			file.name = strings.TrimSuffix(file.name, ext) + ".partial" + ext
+		}
+		err := file.write(measured.Write)
+		if err == nil {
+			fmt.Fprintf(out.stderr, "wrote %s\n", filepath.Base(file.name))
+		}
+		ended = errors.Join(ended, err)
 	}
-	if err := errors.Join(ended, measured.Text(out.stdout, false)); err != nil {
-		return err
-	}
-	if n := len(measured.Errors); n > 0 {
+	ended = errors.Join(ended, measured.Text(out.stdout, ""))
+	if n := len(measured.Errors); n > 0 && ended == nil {
 		return fmt.Errorf("%d of the measurements failed", n)
 	}
-	return nil
+	return ended
 }
 
 // noFile is the value of --out that writes nothing.
 const noFile = "none"
 
-// write writes the results. A run that was interrupted does not replace the file of a whole one.
-func (c *benchRunCmd) write(out output, r *result.Run, interrupted bool) error {
-	switch c.Out {
-	case noFile:
-		return nil
-	case "-":
-		return r.Write(out.stdout)
-	}
-	name := c.Out
-	if interrupted {
-		ext := filepath.Ext(name)
-		name = strings.TrimSuffix(name, ext) + ".partial" + ext
-	}
-	return writeWhole(out, name, r.Write)
+// newFile is a file that is written beside another and then takes its place.
+type newFile struct {
+	name string
+	tmp  *os.File
 }
 
-// writeWhole writes a file once its contents are complete.
-func writeWhole(out output, name string, write func(io.Writer) error) error {
-	var b bytes.Buffer
-	if err := write(&b); err != nil {
-		return err
+// createNew prepares to replace a file, or what a link leads to.
+func createNew(name string) (*newFile, error) {
+	if to, err := filepath.EvalSymlinks(name); err == nil {
+		name = to
 	}
-	if err := os.WriteFile(name, b.Bytes(), 0o666); err != nil {
-		return badFile("--out: "+name, err)
+	if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
+		return nil, errors.New("is no regular file")
 	}
-	fmt.Fprintf(out.stderr, "wrote %s\n", name)
-	return nil
+	tmp, err := os.OpenFile(fmt.Sprintf("%s.%d.tmp", name, os.Getpid()), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o666)
+	return &newFile{name, tmp}, err
+}
+
+// write fills the file and puts it in place.
+func (f *newFile) write(write func(io.Writer) error) error {
+	if err := errors.Join(write(f.tmp), f.tmp.Sync(), f.tmp.Close()); err != nil {
+		return fmt.Errorf("%s is not written: %w", f.name, err)
+	}
+	return os.Rename(f.tmp.Name(), f.name)
+}
+
+// discard removes what was not put in place.
+func (f *newFile) discard() {
+	f.tmp.Close()
+	os.Remove(f.tmp.Name())
 }
 
 type benchShowCmd struct {
 	File string `arg:"" placeholder:"FILE" help:"Results of a run."`
-	VS   string `name:"vs" placeholder:"OLD" help:"Compare with the results in OLD: what differs significantly, as benchstat decides it."`
 	Base string `placeholder:"SETUP" help:"Set-up that the others are compared with (default: pass-through)."`
-	All  bool   `help:"Show every case and every unit; with --vs also what does not differ."`
 }
 
 func (c *benchShowCmd) Run(out output) error {
-	r, err := readResults("", c.File)
+	r, err := readResults(c.File)
 	if err != nil {
 		return err
 	}
 	if setups := r.Setups(); c.Base != "" && !slices.Contains(setups, c.Base) {
 		return &config.Error{Where: "--base", Value: c.Base, Reason: c.File + " has no such set-up; " + config.Known(c.Base, setups)}
 	}
-	r.Base = c.Base
-	if c.VS != "" {
-		old, err := readResults("--vs: ", c.VS)
-		if err != nil {
-			return err
-		}
-		return result.Compare(out.stdout, old, r, c.All)
-	}
-	return r.Text(out.stdout, c.All)
+	return r.Text(out.stdout, c.Base)
 }
 
 type benchPlotCmd struct {
 	File string `arg:"" placeholder:"FILE" help:"Results of a run."`
-	Out  string `placeholder:"FILE.html" default:"umbra-bench.html" help:"Page to write."`
+	Out  string `placeholder:"FILE.svg" default:"umbra-bench.svg" help:"File to write."`
 }
 
 func (c *benchPlotCmd) Run(out output) error {
-	r, err := readResults("", c.File)
+	r, err := readResults(c.File)
 	if err != nil {
 		return err
 	}
-	return writeWhole(out, c.Out, r.Page)
+	file, err := createNew(c.Out)
+	if err != nil {
+		return badFile("--out: "+c.Out, err)
+	}
+	defer file.discard()
+	if err := file.write(r.Plot); err != nil {
+		return err
+	}
+	fmt.Fprintf(out.stderr, "wrote %s\n", c.Out)
+	return nil
+}
+
+func readResults(name string) (*bench.Results, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, badFile(name, err)
+	}
+	defer f.Close()
+	r, err := bench.Read(f)
+	if err != nil {
+		return nil, badFile(name, err)
+	}
+	return r, nil
 }
 
 func writeIndented(w io.Writer, v any) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
 	return e.Encode(v)
-}
-
-// readResults reads a file that the command line names, as a flag if there is one.
-func readResults(flag, name string) (*result.Run, error) {
-	data, err := os.ReadFile(name)
-	if err != nil {
-		return nil, badFile(flag+name, err)
-	}
-	r, err := result.Read(bytes.NewReader(data))
-	if err != nil {
-		return nil, badFile(flag+name, err)
-	}
-	return r, nil
 }

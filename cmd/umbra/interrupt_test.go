@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/umbra-gpu/umbra/cmd/bench/result"
+	"github.com/umbra-gpu/umbra/cmd/bench"
 )
 
 // TestInterrupted: an interrupted command says so, and its exit code is that of a failure.
@@ -63,13 +63,27 @@ func TestInterruptedBench(t *testing.T) {
 	f, err := os.Open("umbra-bench.partial.txt")
 	require.NoError(t, err)
 	defer f.Close()
-	r, err := result.Read(f)
+	r, err := bench.Read(f)
 	require.NoError(t, err)
-	require.NotEmpty(t, r.Results)
+	require.NotEmpty(t, r.Lines)
 	require.Equal(t, []string{"the run was interrupted"}, r.Errors)
 	entries, err := os.ReadDir(".")
 	require.NoError(t, err)
 	require.Len(t, entries, 2, "nothing is left behind")
+}
+
+// TestBenchLosesItsFile checks that the table is there, and the file's error, if the file cannot be
+// put in place after all.
+func TestBenchLosesItsFile(t *testing.T) {
+	t.Chdir(t.TempDir())
+	require.NoError(t, os.Mkdir("results", 0o755))
+	var stdout bytes.Buffer
+	stderr := &cutter{at: "contexts contexts=1", cut: func() { os.RemoveAll("results") }}
+	args := []string{"bench", "--in-process", "--quick", "--only", "contexts", "--setups", "naive+lazy", "--repeat", "1", "--out", "results/x.txt"}
+	require.Equal(t, exitFailed, doMain(t.Context(), args, &stdout, stderr), stderr.String())
+	require.Contains(t, stdout.String(), "\ncontexts  ")
+	require.Contains(t, stderr.String(), "results/x.txt")
+	require.NotContains(t, stderr.String(), "wrote")
 }
 
 // broken is a standard output that nobody reads any more.

@@ -1,4 +1,4 @@
-package setup
+package bench
 
 import (
 	"context"
@@ -13,14 +13,14 @@ import (
 
 	"github.com/umbra-gpu/umbra/cmd/parts"
 	"github.com/umbra-gpu/umbra/cmd/serve"
-	"github.com/umbra-gpu/umbra/devmodel/guest"
 	"github.com/umbra-gpu/umbra/vfiouser"
 )
 
-// Server serves one set-up.
-type Server struct {
-	Row       Row
-	Endpoints []*Endpoint
+// server serves one set-up. It owns a card, the servers of its GPUs, with a goroutine each, and the
+// folder of their sockets. close ends all of them.
+type server struct {
+	setup     *setup
+	endpoints []*endpoint
 
 	running *parts.Running
 	served  chan struct{} // closed when a whole card is no longer served
@@ -28,35 +28,24 @@ type Server struct {
 	dir     string
 }
 
-// Endpoint is one GPU that a guest can attach to.
-type Endpoint struct {
+// endpoint is one GPU that a guest can attach to.
+type endpoint struct {
 	*serve.Endpoint
-	Socket string
-	Mapped bool // the device offers windows to map, so QEMU posts no write
+	socket string
+	mapped bool // the device offers windows to map, so QEMU posts no write
 	timer  *timer
 }
 
-// Attach attaches a driver in this process as QEMU does: it maps the windows that the device
-// offers, or posts its writes if there are none.
-func (e *Endpoint) Attach(ctx context.Context, cfg guest.Config) (*guest.Guest, error) {
-	cfg.Map = e.Mapped
-	return guest.Attach(ctx, e.Socket, cfg)
-}
-
-// WaitFree waits until no guest is attached.
-func (e *Endpoint) WaitFree(ctx context.Context) error {
+// waitFree waits until no guest is attached.
+func (e *endpoint) waitFree(ctx context.Context) {
 	for e.Device.HasClient() {
-		select {
-		case <-time.After(100 * time.Microsecond):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+		must(ctx.Err())
+		time.Sleep(100 * time.Microsecond)
 	}
-	return nil
 }
 
-// Handled returns the number of traps and the time that the device took for all of them.
-func (e *Endpoint) Handled() (reads, writes uint64, took time.Duration) {
+// handled returns the number of traps and the time that the device took for all of them.
+func (e *endpoint) handled() (reads, writes uint64, took time.Duration) {
 	for _, r := range e.Device.Traps() {
 		reads += r.Reads
 		writes += r.Writes
@@ -74,36 +63,34 @@ type timer struct {
 // ReadRegion implements vfiouser.Device.
 func (t *timer) ReadRegion(index int, off uint64, p []byte) error {
 	at := time.Now()
-	err := t.Device.ReadRegion(index, off, p)
-	t.ns.Add(int64(time.Since(at)))
-	return err
+	defer func() { t.ns.Add(int64(time.Since(at))) }()
+	return t.Device.ReadRegion(index, off, p)
 }
 
 // WriteRegion implements vfiouser.Device.
 func (t *timer) WriteRegion(index int, off uint64, p []byte) error {
 	at := time.Now()
-	err := t.Device.WriteRegion(index, off, p)
-	t.ns.Add(int64(time.Since(at)))
-	return err
+	defer func() { t.ns.Add(int64(time.Since(at))) }()
+	return t.Device.WriteRegion(index, off, p)
 }
 
-// Open starts to serve a set-up.
-func Open(row Row, shape Shape) (_ *Server, err error) {
-	s := &Server{Row: row}
+// open starts to serve a set-up.
+func open(setup *setup, size shape) (_ *server, err error) {
+	s := &server{setup: setup}
 	defer func() {
 		if err != nil {
-			err = errors.Join(fmt.Errorf("set-up %s: %w", row.Name, err), s.Close())
+			err = errors.Join(fmt.Errorf("set-up %s: %w", setup.name, err), s.close())
 		}
 	}()
 	if s.dir, err = os.MkdirTemp("", "umbra-bench-"); err != nil {
 		return nil, err
 	}
 	socket := func(i int) string { return filepath.Join(s.dir, fmt.Sprintf("gpu%d.sock", i)) }
-	options, err := row.options(shape, socket)
+	options, err := setup.options(size, socket)
 	if err != nil {
 		return nil, err
 	}
-	plan, err := parts.NewPlan(options, row.Whole, slog.New(slog.DiscardHandler))
+	plan, err := parts.NewPlan(options, setup.whole, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil, err
 	}
@@ -126,9 +113,9 @@ func Open(row Row, shape Shape) (_ *Server, err error) {
 		return nil, err
 	}
 	for i, e := range s.running.Endpoints() {
-		s.Endpoints = append(s.Endpoints, &Endpoint{Endpoint: e, Socket: socket(i), Mapped: row.Mapped(), timer: timers[i]})
+		s.endpoints = append(s.endpoints, &endpoint{e, socket(i), setup.mapped(), timers[i]})
 	}
-	if row.Whole {
+	if setup.whole {
 		var ctx context.Context
 		ctx, s.cancel = context.WithCancel(context.Background())
 		s.served = make(chan struct{})
@@ -140,36 +127,29 @@ func Open(row Row, shape Shape) (_ *Server, err error) {
 	return s, nil
 }
 
-// WaitFree waits until no guest is attached.
-func (s *Server) WaitFree(ctx context.Context) error {
-	for _, e := range s.Endpoints {
-		if err := e.WaitFree(ctx); err != nil {
-			return err
-		}
+// waitFree waits until no guest is attached.
+func (s *server) waitFree(ctx context.Context) {
+	for _, e := range s.endpoints {
+		e.waitFree(ctx)
 	}
-	return nil
 }
 
-// Close ends the set-up and disconnects its guests.
-func (s *Server) Close() error {
-	var errs []error
+// close ends the set-up and disconnects its guests.
+func (s *server) close() (err error) {
 	if s.cancel != nil {
 		s.cancel()
 		<-s.served
 	}
 	if s.running != nil {
-		errs = append(errs, s.running.Close())
+		err = s.running.Close()
 	}
-	if s.dir != "" {
-		errs = append(errs, os.RemoveAll(s.dir))
-	}
-	return errors.Join(errs...)
+	return errors.Join(err, os.RemoveAll(s.dir))
 }
 
 // aggregatorUnits are the units of the aggregator's counters that are reported.
 var aggregatorUnits = map[string]string{
 	"doorbells":         "doorbells/op",
-	"invalidates":       invalidates,
+	"invalidates":       unitInvalidates,
 	"scans":             "scans/op",
 	"entries_examined":  "entries-examined/op",
 	"entries_changed":   "entries-changed/op",
@@ -178,15 +158,15 @@ var aggregatorUnits = map[string]string{
 	"map_pages_moved":   "map-pages-moved/op",
 }
 
-const invalidates = "invalidates/op"
+const unitInvalidates = "invalidates/op"
 
-// Counts reads the counters of all endpoints together. A counter that the set-up does not have is
+// counts reads the counters of all endpoints together. A counter that the set-up does not have is
 // missing.
-func (s *Server) Counts() map[string]float64 {
+func (s *server) counts() map[string]float64 {
 	out := map[string]float64{}
-	for _, e := range s.Endpoints {
-		reads, writes, took := e.Handled()
-		out["traps/op"] += float64(reads + writes)
+	for _, e := range s.endpoints {
+		reads, writes, took := e.handled()
+		out[unitTraps] += float64(reads + writes)
 		out["reads/op"] += float64(reads)
 		out["trap-ns/op"] += float64(took)
 		stats := e.Server.Stats()
@@ -198,7 +178,7 @@ func (s *Server) Counts() map[string]float64 {
 		if e.Virtual == nil {
 			for _, r := range e.Device.Registers().Counts() {
 				if r.Name == "NV_PFB_PRI_MMU_INVALIDATE" {
-					out[invalidates] += float64(r.Writes)
+					out[unitInvalidates] += float64(r.Writes)
 				}
 			}
 			continue
@@ -207,7 +187,7 @@ func (s *Server) Counts() map[string]float64 {
 		out["shadow-ns/op"] += float64(guest.Shadow.ShadowTime.Load())
 		out["throttled-ns/op"] += float64(guest.Shadow.ThrottleTime.Load())
 		for _, c := range guest.Counts() {
-			if unit, ok := aggregatorUnits[c.Name]; ok && s.Row.has(c.Name) {
+			if unit, ok := aggregatorUnits[c.Name]; ok && s.setup.has(c.Name) {
 				out[unit] += float64(c.N)
 			}
 		}
@@ -217,12 +197,12 @@ func (s *Server) Counts() map[string]float64 {
 
 // has reports whether a set-up has a counter. A full scan does not look for changes, and without
 // mapping no page moves.
-func (r *Row) has(count string) bool {
+func (s *setup) has(count string) bool {
 	switch count {
 	case "entries_changed":
-		return r.Scan != "full"
+		return s.scan != "full"
 	case "map_scans", "map_pages_moved":
-		return r.Mapped()
+		return s.mapped()
 	}
 	return true
 }

@@ -1,0 +1,122 @@
+package bench
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/umbra-gpu/umbra/devmodel/guest"
+)
+
+var crowd = scenario{
+	name: "crowd", about: "many guests copy at once; B/s is of all together, traps/guest should not depend on how many they are; fairness is the time of the first to finish by that of the last",
+	cases: func(quick bool) (out []testCase) {
+		rounds := pick(quick, 20, 100)
+		for _, n := range pick(quick, []int{1, 4}, []int{1, 2, 4, 8, 16, 32}) {
+			out = append(out, testCase{
+				name: fmt.Sprint("guests=", n), shape: shape{card: 3 << 30, gpus: n, vram: 64 << 20}, virtual: true,
+				prepare: func(t *take) any { return attachAll(t) },
+				run:     func(t *take) { together(t, t.state.([]*copier), rounds) },
+			})
+		}
+		return out
+	},
+}
+
+const (
+	crowdBytes = 256 << 10
+	// crowdTouched is what all guests' copies touch together, by turns, however many guests they are:
+	// a few guests' bytes would fit the processor's cache, and those of many would not.
+	crowdTouched = 32 * crowdBytes
+)
+
+// attachAll attaches one guest to each endpoint.
+func attachAll(t *take) (all []*copier) {
+	each := crowdTouched / uint64(len(t.server.endpoints))
+	for i := range t.server.endpoints {
+		all = append(all, newCopier(t.attach(i, 2*each+1<<20), each))
+		pattern(all[i].src.Data, uint64(i))
+	}
+	return all
+}
+
+// copies copies to VRAM and back, and verifies the bytes. Each round costs the same traps.
+func (c *copier) copies(rounds int) {
+	for i := range rounds {
+		at := uint64(i) * crowdBytes % uint64(len(c.src.Data))
+		must(c.ch.Copy(guest.M2MF, vaVRAM+at, vaSource+at, crowdBytes), c.ch.Copy(guest.M2MF, vaBack+at, vaVRAM+at, crowdBytes), c.ch.FinishByEvent())
+	}
+	settle(c.g)
+	if n := min(rounds*crowdBytes, len(c.src.Data)); !bytes.Equal(c.src.Data[:n], c.back.Data[:n]) {
+		must(errBytes)
+	}
+}
+
+// together has all guests copy at once, each in a goroutine that ends with it.
+func together(t *take, all []*copier, rounds int) {
+	each, errs := make([]float64, len(all)), make([]error, len(all))
+	took := t.phase("together", func() {
+		var wait sync.WaitGroup
+		at := time.Now()
+		for i, c := range all {
+			wait.Go(func() {
+				errs[i] = caught(func() { c.copies(rounds) })
+				each[i] = float64(time.Since(at))
+			})
+		}
+		wait.Wait()
+		must(errs...)
+	})
+	t.metric("B/s", 2*crowdBytes*float64(rounds)*float64(len(all))/took.Seconds())
+	t.metric("traps/guest", t.counts[unitTraps]/float64(len(all)))
+	t.metric("fairness", slices.Min(each)/slices.Max(each))
+}
+
+var neighbour = scenario{
+	name: "neighbour", about: "what a guest costs that has a channel and does nothing: others' copies beside it, and the processor time of many of them",
+	cases: func(quick bool) []testCase {
+		idle := pick(quick, 4, 32)
+		// The longest interval of periodic work for an idle guest is four seconds.
+		before, rest := pick(quick, 50*time.Millisecond, 2*time.Second), pick(quick, 100*time.Millisecond, 4*time.Second)
+		return []testCase{
+			{
+				name: "copies", shape: shape{card: 512 << 20, gpus: 2, vram: 64 << 20}, virtual: true,
+				run: func(t *take) { beside(t, pick(quick, 5, 50), pick(quick, 1, 16)) },
+			},
+			{
+				name: fmt.Sprint("idle=", idle), shape: shape{card: 3 << 30, gpus: idle, vram: 64 << 20}, virtual: true,
+				run: func(t *take) {
+					attachAll(t)
+					t.sleep(before)
+					t.idle(rest)
+				},
+			},
+		}
+	},
+}
+
+// beside measures the same copies alone and beside an idle neighbour, in many pairs. The metric is
+// the median of the pairs' ratios: a neighbour costs less than the machine's noise.
+func beside(t *take, rounds, pairs int) {
+	const ram = 2*crowdBytes + 1<<20
+	worker := newCopier(t.attach(0, ram), crowdBytes)
+	copies := func(name string) float64 {
+		worker.copies(rounds) // warm up
+		return float64(t.phase(name, func() { worker.copies(7 * rounds) }))
+	}
+	var ratios []float64
+	for range pairs {
+		alone := copies("alone")
+		idle := &take{ctx: t.ctx, server: t.server}
+		err := caught(func() {
+			newCopier(idle.attach(1, ram), crowdBytes)
+			ratios = append(ratios, copies("beside")/alone)
+		})
+		must(err, idle.close())
+		t.server.endpoints[1].waitFree(t.ctx)
+	}
+	t.perTimed(pairs, float64(t.took["beside"])/float64(pairs))
+	t.metric("beside/alone", median(ratios))
+}
