@@ -5,12 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -31,13 +31,13 @@ func (c *Cache) openApt(ctx context.Context) (*apt, error) {
 }
 
 // openAptAt is openApt with a state of its own at root, and other lists.
-func (c *Cache) openAptAt(ctx context.Context, root string, lists func(m Mirror, keyring string) string) (*apt, error) {
+func (c *Cache) openAptAt(ctx context.Context, root string, lists func(m mirror, keyring string) string) (*apt, error) {
 	for _, tool := range []string{"apt-get", "apt-cache", "dpkg", "dpkg-deb"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			return nil, fmt.Errorf("%s is needed to fetch Debian packages: %w; without apt, set %s and %s to files of your own", tool, err, EnvQEMU, EnvKernel)
 		}
 	}
-	m, err := findMirror(hostSources(), os.Getenv)
+	m, err := c.findMirror(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +50,7 @@ func (c *Cache) openAptAt(ctx context.Context, root string, lists func(m Mirror,
 		return nil, err
 	}
 	if a.listsAge() > listsFresh {
-		c.printf("package lists: %s (from %s)", m.Main, m.From)
+		c.printf("package lists: %s (from %s)", m.main, m.from)
 		if err := a.update(ctx); err != nil {
 			return nil, err
 		}
@@ -89,17 +89,17 @@ func (a *apt) write(ctx context.Context, sources string) error {
 
 // sourcesList names the suites: 6.1 is bookworm's kernel, 6.12 trixie's, later
 // ones and QEMU are in trixie's backports.
-func sourcesList(m Mirror, keyring string) string {
+func sourcesList(m mirror, keyring string) string {
 	var b strings.Builder
 	line := func(uri, suite string) {
 		fmt.Fprintf(&b, "deb [arch=amd64 signed-by=%s] %s %s main\n", strings.ReplaceAll(keyring, " ", "%20"), uri, suite)
 	}
 	for _, suite := range []string{bookworm, trixie, trixie + "-backports"} {
-		line(m.Main, suite)
+		line(m.main, suite)
 	}
-	if m.Security != "" {
-		line(m.Security, bookworm+"-security")
-		line(m.Security, trixie+"-security")
+	if m.security != "" {
+		line(m.security, bookworm+"-security")
+		line(m.security, trixie+"-security")
 	}
 	return b.String()
 }
@@ -211,26 +211,41 @@ func complaint(outputs ...string) string {
 	return strings.Join(errs, "\n")
 }
 
-// versions lists what the mirror has of a package: version -> suite.
-func (a *apt) versions(ctx context.Context, names ...string) (map[string][]Package, error) {
-	out, err := a.run(ctx, "", "apt-cache", append([]string{"madison"}, names...)...)
+// stanza is what the mirror says of a package.
+type stanza struct {
+	Package
+	depends string
+}
+
+// show describes packages, each in the version that is named, or the one that apt would install.
+func (a *apt) show(ctx context.Context, names ...string) ([]stanza, error) {
+	out, err := a.run(ctx, "", "apt-cache", append([]string{"show", "--no-all-versions"}, names...)...)
 	if err != nil {
 		return nil, err
 	}
-	return parseMadison(out), nil
+	return parseShow(out), nil
 }
 
-func parseMadison(out string) map[string][]Package {
-	m := make(map[string][]Package)
-	for line := range strings.Lines(out) {
-		f := strings.Split(line, "|")
-		if len(f) < 3 {
-			continue
+func parseShow(out string) (list []stanza) {
+	for text := range strings.SplitSeq(out, "\n\n") {
+		var s stanza
+		for line := range strings.Lines(text) {
+			switch key, value, _ := strings.Cut(strings.TrimRight(line, "\n"), ": "); key {
+			case "Package":
+				s.Name = value
+			case "Version":
+				s.Version = value
+			case "Size":
+				s.Size, _ = strconv.ParseInt(value, 10, 64) // only for people
+			case "Depends":
+				s.depends = value
+			}
 		}
-		name := strings.TrimSpace(f[0])
-		m[name] = append(m[name], Package{Name: name, Version: strings.TrimSpace(f[1])})
+		if s.Name != "" {
+			list = append(list, s)
+		}
 	}
-	return m
+	return list
 }
 
 // download gets packages by exact version into dir, and says how it goes.
@@ -340,47 +355,12 @@ func keyringBelow(root string) string {
 	return ""
 }
 
-// fields reads the stanzas of apt-cache show, keys as they stand.
-func fields(stanza string) map[string]string {
-	m := make(map[string]string)
-	for line := range strings.Lines(stanza) {
-		if key, value, ok := strings.Cut(line, ": "); ok && !strings.HasPrefix(line, " ") {
-			m[key] = strings.TrimSpace(value)
-		}
-	}
-	return m
-}
-
-// copyFile copies a regular file.
-func copyFile(dst, src string) error {
-	in, err := os.Open(src)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	out, err := os.OpenFile(dst, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
-	if err != nil {
-		return err
-	}
-	if _, err := io.Copy(out, in); err != nil {
-		out.Close()
-		return err
-	}
-	return out.Close()
-}
-
 func exists(p string) bool {
 	_, err := os.Stat(p)
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// newest returns the package with the greatest version, by Debian's order of versions.
-func newest(ctx context.Context, pkgs []Package) Package {
-	best := pkgs[0]
-	for _, p := range pkgs[1:] {
-		if exec.CommandContext(ctx, "dpkg", "--compare-versions", p.Version, "gt", best.Version).Run() == nil {
-			best = p
-		}
-	}
-	return best
+// newer compares two versions by Debian's order.
+func newer(ctx context.Context, a, b string) bool {
+	return exec.CommandContext(ctx, "dpkg", "--compare-versions", a, "gt", b).Run() == nil
 }

@@ -32,10 +32,10 @@ Dir::State "var/lib/apt";
 }
 
 func TestSourcesList(t *testing.T) {
-	text := sourcesList(Mirror{Main: "http://m.example/debian"}, "/k.gpg")
+	text := sourcesList(mirror{main: "http://m.example/debian"}, "/k.gpg")
 	require.Equal(t, 3, strings.Count(text, "\n"))
 	require.Contains(t, text, "deb [arch=amd64 signed-by=/k.gpg] http://m.example/debian trixie-backports main\n")
-	text = sourcesList(Mirror{Main: "http://m.example/debian", Security: "http://s.example/sec"}, "/k.gpg")
+	text = sourcesList(mirror{main: "http://m.example/debian", security: "http://s.example/sec"}, "/k.gpg")
 	require.Equal(t, 5, strings.Count(text, "\n"))
 	require.Contains(t, text, " http://s.example/sec bookworm-security main\n")
 }
@@ -52,12 +52,9 @@ Need to get 37.9 MB of archives.
 	}, parseURIs(out))
 }
 
-func TestParseMadison(t *testing.T) {
-	got := parseMadison(" qemu-system-x86 | 1:11.1.3 | http://m.example trixie-backports/main amd64 Packages\n" +
-		" qemu-system-x86 | 1:10.0 | http://m.example trixie/main amd64 Packages\nN: a note\n")
-	require.Equal(t, map[string][]Package{"qemu-system-x86": {
-		{Name: "qemu-system-x86", Version: "1:11.1.3"}, {Name: "qemu-system-x86", Version: "1:10.0"},
-	}}, got)
+func TestParseShow(t *testing.T) {
+	got := parseShow("Package: linux-image-7.2-amd64\nVersion: 7.2-1\nSize: 12\nDepends: a, b (= 1)\nDescription: x\n Version: of the text\n\nPackage: y\nVersion: 1\nSize: 3\n")
+	require.Equal(t, []stanza{{Package{"linux-image-7.2-amd64", "7.2-1", 12}, "a, b (= 1)"}, {Package{"y", "1", 3}, ""}}, got)
 }
 
 func TestComplaint(t *testing.T) {

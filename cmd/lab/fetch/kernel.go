@@ -8,11 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/klauspost/compress/zstd"
@@ -137,20 +137,16 @@ func (c *Cache) fetchKernel(ctx context.Context, tmp, version string, k *Kernel)
 		return err
 	}
 	err = a.refreshed(ctx, func() error {
-		image, err := a.newestKernel(ctx, version)
+		k.Packages, err = a.kernelPackages(ctx, version)
 		if err != nil {
 			return err
 		}
-		k.Version = image.Version
-		k.Packages, err = a.kernelPackages(ctx, image)
-		if err != nil {
-			return err
-		}
+		k.Version = k.Packages[0].Version
 		var total int64
 		for _, p := range k.Packages {
 			total += p.Size
 		}
-		c.printf("Linux %s: %s %s, %s", version, image.Name, image.Version, mb(total))
+		c.printf("Linux %s: %s %s, %s", version, k.Packages[0].Name, k.Version, mb(total))
 		return a.download(ctx, debs, k.Packages)
 	})
 	if err != nil {
@@ -172,74 +168,62 @@ var imagePackage = regexp.MustCompile(`^linux-image-([0-9][0-9.]*(?:[-+~][0-9a-z
 // series is the start of a version that people name.
 var series = regexp.MustCompile(`^[0-9]+\.[0-9]+`)
 
+// kernelCandidates are the packages of a version. Of one version the signed package comes first: it is
+// the one that people run.
 func kernelCandidates(names []string, version string) []string {
-	return slices.DeleteFunc(slices.Clone(names), func(n string) bool {
+	names = slices.DeleteFunc(slices.Clone(names), func(n string) bool {
 		m := imagePackage.FindStringSubmatch(n)
 		return m == nil || !matches(m[1], version)
 	})
-}
-
-func (a *apt) newestKernel(ctx context.Context, version string) (Package, error) {
-	out, err := a.run(ctx, "", "apt-cache", "pkgnames", "linux-image-")
-	if err != nil {
-		return Package{}, err
-	}
-	all := strings.Fields(out)
-	names := kernelCandidates(all, version)
-	if len(names) == 0 {
-		var has []string
-		for _, n := range all {
-			if m := imagePackage.FindStringSubmatch(n); m != nil {
-				has = append(has, series.FindString(m[1]))
-			}
-		}
-		slices.Sort(has)
-		return Package{}, fmt.Errorf("the mirror has no kernel %s; it has %s; set %s to a kernel of your own", version, strings.Join(slices.Compact(has), ", "), EnvKernel)
-	}
-	versions, err := a.versions(ctx, names...)
-	if err != nil {
-		return Package{}, err
-	}
-	var pkgs []Package
-	for _, p := range versions {
-		pkgs = append(pkgs, p...)
-	}
-	if len(pkgs) == 0 {
-		return Package{}, fmt.Errorf("apt lists %s but no version of it", strings.Join(names, ", "))
-	}
-	best := newest(ctx, pkgs)
-	// Of one version, the signed package is the one that people run.
-	for _, p := range pkgs {
-		if p.Version == best.Version && !strings.HasSuffix(p.Name, "-unsigned") {
-			return p, nil
-		}
-	}
-	return best, nil
+	slices.Sort(names)
+	return names
 }
 
 // kernelPart matches the packages newer kernels are split into.
 var kernelPart = regexp.MustCompile(`\b(linux-(?:base|binary|modules)-[0-9][^ ,]*) \(= ([^)]+)\)`)
 
-// kernelPackages lists the image's package and the parts it was split into,
-// with sizes.
-func (a *apt) kernelPackages(ctx context.Context, image Package) ([]Package, error) {
-	var out []Package
-	for queue := []Package{image}; len(queue) > 0; queue = queue[1:] {
-		p := queue[0]
-		text, err := a.run(ctx, "", "apt-cache", "show", p.Name+"="+p.Version)
-		if err != nil {
-			return nil, err
-		}
-		f := fields(text)
-		if p.Size, err = strconv.ParseInt(f["Size"], 10, 64); err != nil {
-			return nil, fmt.Errorf("apt shows no size for %s %s", p.Name, p.Version)
-		}
-		out = append(out, p)
-		for _, m := range kernelPart.FindAllStringSubmatch(f["Depends"], -1) {
-			known := func(q Package) bool { return q.Name == m[1] }
-			if !slices.ContainsFunc(out, known) && !slices.ContainsFunc(queue, known) {
-				queue = append(queue, Package{Name: m[1], Version: m[2]})
+// kernelPackages lists the package of the newest kernel of a version, and the parts it was split into.
+func (a *apt) kernelPackages(ctx context.Context, version string) (out []Package, err error) {
+	list, err := a.run(ctx, "", "apt-cache", "pkgnames", "linux-image-")
+	if err != nil {
+		return nil, err
+	}
+	all := strings.Fields(list)
+	names := kernelCandidates(all, version)
+	if len(names) == 0 {
+		has := make(map[string]bool)
+		for _, n := range all {
+			if m := imagePackage.FindStringSubmatch(n); m != nil {
+				has[series.FindString(m[1])] = true
 			}
+		}
+		return nil, fmt.Errorf("the mirror has no kernel %s; it has %s; set %s to a kernel of your own", version, strings.Join(slices.Sorted(maps.Keys(has)), ", "), EnvKernel)
+	}
+	images, err := a.show(ctx, names...)
+	if err != nil {
+		return nil, err
+	}
+	if len(images) == 0 {
+		return nil, fmt.Errorf("apt lists %s but no version of it", strings.Join(names, ", "))
+	}
+	best := images[0]
+	for _, s := range images {
+		if newer(ctx, s.Version, best.Version) {
+			best = s
+		}
+	}
+	for queue := []stanza{best}; len(queue) > 0; queue = queue[1:] {
+		if p := queue[0].Package; slices.Contains(out, p) {
+			continue
+		} else {
+			out = append(out, p)
+		}
+		for _, m := range kernelPart.FindAllStringSubmatch(queue[0].depends, -1) {
+			part, err := a.show(ctx, m[1]+"="+m[2])
+			if err != nil {
+				return nil, err
+			}
+			queue = append(queue, part...)
 		}
 	}
 	return out, nil

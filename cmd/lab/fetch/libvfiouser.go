@@ -85,10 +85,10 @@ func (c *Cache) LibVFIOUser(ctx context.Context) (LibVFIOUser, error) {
 
 // libSources are the lists the library is built from. json-c is of the older
 // release, so that it runs with the C library of either.
-func libSources(m Mirror, keyring string) string {
+func libSources(m mirror, keyring string) string {
 	signed := strings.ReplaceAll(keyring, " ", "%20")
 	return fmt.Sprintf("deb-src [signed-by=%s] %s %s main\ndeb [arch=amd64 signed-by=%s] %s %s main\n",
-		signed, m.Main, trixie, signed, m.Main, bookworm)
+		signed, m.main, trixie, signed, m.main, bookworm)
 }
 
 func (c *Cache) buildLibVFIOUser(ctx context.Context, tmp string, cc []string, l *LibVFIOUser) error {
@@ -224,5 +224,9 @@ func (c *Cache) compileLibrary(ctx context.Context, cc []string, src, json, out 
 	if err := os.CopyFS(filepath.Join(out, "include"), os.DirFS(filepath.Join(src, "include"))); err != nil {
 		return err
 	}
-	return copyFile(filepath.Join(out, "LICENSE"), filepath.Join(src, "LICENSE"))
+	licence, err := os.ReadFile(filepath.Join(src, "LICENSE"))
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(out, "LICENSE"), licence, 0o644)
 }

@@ -1,12 +1,10 @@
 package fetch
 
 import (
-	"errors"
+	"context"
 	"fmt"
-	"io/fs"
 	"os"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -18,11 +16,11 @@ const (
 	EnvKeyring  = "UMBRA_DEBIAN_KEYRING"  // file with the Debian archive's public keys
 )
 
-// Mirror is where Debian's packages are.
-type Mirror struct {
-	Main     string // archive with the release and backports suites
-	Security string // archive with the security suites; "" for none
-	From     string // who said so, for people
+// mirror is where Debian's packages are.
+type mirror struct {
+	main     string // archive with the release and backports suites
+	security string // archive with the security suites; "" for none
+	from     string // who said so, for people
 }
 
 // The Debian releases that packages come from.
@@ -31,25 +29,25 @@ const (
 	trixie   = "trixie"   // Debian 13: kernel 6.12; newer kernels and QEMU in its backports
 )
 
-// findMirror asks the environment, then the machine's own apt configuration.
-// Its error says what to set: no address of a mirror is built in.
-func findMirror(etcApt fs.FS, env func(string) string) (Mirror, error) {
-	if m := env(EnvMirror); m != "" {
-		if !strings.Contains(m, ":/") {
-			return Mirror{}, fmt.Errorf("%s=%q is not an address: it needs a scheme, as in http://HOST/debian", EnvMirror, m)
+// findMirror asks the environment, then the machine's own apt for its sources. Its error says what
+// to set: no address of a mirror is built in.
+func (c *Cache) findMirror(ctx context.Context) (m mirror, err error) {
+	if own := os.Getenv(EnvMirror); own != "" {
+		if !strings.Contains(own, ":/") {
+			return m, fmt.Errorf("%s=%q is not an address: it needs a scheme, as in http://HOST/debian", EnvMirror, own)
 		}
-		return Mirror{Main: strings.TrimRight(m, "/"), Security: strings.TrimRight(env(EnvSecurity), "/"), From: EnvMirror}, nil
+		m = mirror{main: strings.TrimRight(own, "/"), from: EnvMirror}
+	} else {
+		targets, err := c.tool(ctx, "", nil, "apt-get", "indextargets", "--no-release-info", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT)", "Created-By: Packages")
+		if err != nil {
+			return m, fmt.Errorf("reading apt's sources: %w", err)
+		}
+		if m = pickMirror(targets); m.main == "" {
+			return m, fmt.Errorf("apt on this machine names no Debian mirror; set %s to the base address of one (what stands before /dists/%s) and run again", EnvMirror, trixie)
+		}
 	}
-	sources, err := readSources(etcApt)
-	if err != nil {
-		return Mirror{}, fmt.Errorf("reading apt's sources: %w", err)
-	}
-	m, ok := pickMirror(sources)
-	if !ok {
-		return Mirror{}, fmt.Errorf("apt on this machine names no Debian mirror; set %s to the base address of one (what stands before /dists/%s) and run again", EnvMirror, trixie)
-	}
-	if s := env(EnvSecurity); s != "" {
-		m.Security = strings.TrimRight(s, "/")
+	if s := os.Getenv(EnvSecurity); s != "" {
+		m.security = strings.TrimRight(s, "/")
 	}
 	return m, nil
 }
@@ -60,88 +58,32 @@ var debianSuites = []string{
 	"oldoldstable", "oldstable", "stable", "testing", "unstable",
 }
 
-// source is an address in apt's configuration, with the suites there.
-type source struct {
-	uri    string
-	suites []string
-	file   string
-}
-
-// pickMirror finds the archive addresses among a machine's sources. Others than Debian
-// use its suite names too, so an address that ends in the archive's own name is
-// preferred. A wrong pick is harmless: its packages would lack Debian's signature.
-func pickMirror(sources []source) (m Mirror, ok bool) {
+// pickMirror finds the archives' addresses among a machine's sources: lines of address, suite and
+// component. Others than Debian use its suite names too, so an address that ends in the archive's own
+// name is preferred. A wrong pick is harmless: its packages would lack Debian's signature.
+func pickMirror(targets string) (m mirror) {
 	best, bestSecurity := 0, 0
-	for _, s := range sources {
-		for _, suite := range s.suites {
-			release, security := strings.CutSuffix(suite, "-security")
-			release, _, _ = strings.Cut(release, "-") // trixie-updates, trixie-backports
-			if !slices.Contains(debianSuites, release) {
-				continue
-			}
-			score := 1
-			if path.Base(s.uri) == "debian" || path.Base(s.uri) == "debian-security" || strings.HasPrefix(s.uri, "mirror+file:") {
-				score = 2
-			}
-			switch {
-			case security && score > bestSecurity:
-				bestSecurity, m.Security = score, s.uri
-			case !security && score > best:
-				best, m.Main, m.From = score, s.uri, s.file
-			}
+	for line := range strings.Lines(targets) {
+		f := strings.Fields(line)
+		if len(f) != 3 || f[2] != "main" || strings.HasPrefix(f[0], "cdrom:") {
+			continue
+		}
+		uri := strings.TrimRight(f[0], "/")
+		release, security := strings.CutSuffix(f[1], "-security")
+		release, _, _ = strings.Cut(release, "-") // trixie-updates, trixie-backports
+		if !slices.Contains(debianSuites, release) {
+			continue
+		}
+		score := 1
+		if path.Base(uri) == "debian" || path.Base(uri) == "debian-security" || strings.HasPrefix(uri, "mirror+file:") {
+			score = 2
+		}
+		switch {
+		case security && score > bestSecurity:
+			bestSecurity, m.security = score, uri
+		case !security && score > best:
+			best, m.main, m.from = score, uri, "apt's sources"
 		}
 	}
-	return m, best > 0
+	return m
 }
-
-// readSources reads apt's sources, given /etc/apt as a file system.
-func readSources(etcApt fs.FS) ([]source, error) {
-	var out []source
-	for _, pattern := range []string{"sources.list", "sources.list.d/*.list", "sources.list.d/*.sources"} {
-		files, err := fs.Glob(etcApt, pattern)
-		if err != nil {
-			return nil, err
-		}
-		for _, f := range files {
-			data, err := fs.ReadFile(etcApt, f)
-			if errors.Is(err, fs.ErrPermission) {
-				continue
-			}
-			if err != nil {
-				return nil, err
-			}
-			text := comment.ReplaceAllString(string(data), "")
-			entries := strings.Split(text, "\n") // one a line
-			if strings.HasSuffix(f, ".sources") {
-				entries = regexp.MustCompile(`\n\s*\n`).Split(text, -1)
-			}
-			for _, e := range entries {
-				out = append(out, parseEntry(e, "/etc/apt/"+f)...)
-			}
-		}
-	}
-	return out, nil
-}
-
-// Both formats name the same things: packages of type deb, addresses, suites, and the
-// component main. Words of one format are ignored in the other.
-var (
-	comment = regexp.MustCompile(`(?m)(^#.*\n?| #.*$)`)
-	address = regexp.MustCompile(`^[a-z+]+:/`)
-	off     = regexp.MustCompile(`(?mi)^Enabled:\s*(no|false)\b`)
-)
-
-func parseEntry(text, file string) (out []source) {
-	words := strings.Fields(text)
-	if off.MatchString(text) || !slices.Contains(words, "deb") || !slices.Contains(words, "main") {
-		return nil
-	}
-	for _, w := range words {
-		if address.MatchString(w) && !strings.HasPrefix(w, "cdrom:") {
-			out = append(out, source{uri: strings.TrimRight(w, "/"), suites: words, file: file})
-		}
-	}
-	return out
-}
-
-func hostSources() fs.FS { return os.DirFS("/etc/apt") }
