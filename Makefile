@@ -17,9 +17,6 @@ build: ## build the command, bin/umbra
 demo: build ## show two Debian guests on one software card; fetches what is missing
 	$(GO) run ./tests/demo --umbra bin/umbra
 
-demo-pass-through: ## show one guest with a whole card, and more of what the card counts
-	$(GO) run ./tests/demo --pass-through
-
 test: ## check and test everything in ten minutes; the last line counts
 	@tools/test gate
 
@@ -58,4 +55,4 @@ clean: ## remove what was built (fetched things stay in the cache folder)
 	rm -rf bin
 	$(GO) clean -testcache
 
-.PHONY: help build demo demo-pass-through test test-release test-unit test-vm libvfio-user build-libvfio-user test-libvfio-user lint fuzz bench reference clean
+.PHONY: help build demo test test-release test-unit test-vm libvfio-user build-libvfio-user test-libvfio-user lint fuzz bench reference clean
