@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -37,7 +36,9 @@ func TestEveryScenario(t *testing.T) {
 			}
 		}
 	}
-	of := func(scenario, name, setup string) map[string]float64 { return r.Medians(Key{process, scenario, name, setup}) }
+	of := func(scenario, name, setup string) map[string]float64 {
+		return r.Medians(Key{process, scenario, name, setup})
+	}
 	naive := of("submit", "submissions=500", "naive")
 	require.Equal(t, 501.0, naive[unitTraps], "a doorbell each, and a read")
 	require.Equal(t, 500.0, naive["doorbells/op"])
@@ -145,6 +146,6 @@ func TestRatio(t *testing.T) {
 	r.add(Key{machines, "probe", "", "all"}, []benchfmt.Value{{Unit: "ns/op", Value: 1}})
 	require.NoError(t, r.Plot(&svg))
 	for _, want := range []string{">probe<", ">all<", ">1.20<"} {
-		require.Equal(t, 1, strings.Count(svg.String(), want), fmt.Sprint(want, svg.String()))
+		require.Equal(t, 1, strings.Count(svg.String(), want), "%s in %s", want, svg.String())
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -146,19 +148,10 @@ func (s *server) close() (err error) {
 	return errors.Join(err, os.RemoveAll(s.dir))
 }
 
-// aggregatorUnits are the units of the aggregator's counters that are reported.
-var aggregatorUnits = map[string]string{
-	"doorbells":         "doorbells/op",
-	"invalidates":       unitInvalidates,
-	"scans":             "scans/op",
-	"entries_examined":  "entries-examined/op",
-	"entries_changed":   "entries-changed/op",
-	"entries_rewritten": "entries-rewritten/op",
-	"map_scans":         "map-scans/op",
-	"map_pages_moved":   "map-pages-moved/op",
+// reported are the aggregator's counters that are.
+var reported = []string{
+	"doorbells", "invalidates", "scans", "entries_examined", "entries_changed", "entries_rewritten", "map_scans", "map_pages_moved",
 }
-
-const unitInvalidates = "invalidates/op"
 
 // counts reads the counters of all endpoints together. A counter that the set-up does not have is
 // missing.
@@ -178,7 +171,7 @@ func (s *server) counts() map[string]float64 {
 		if e.Virtual == nil {
 			for _, r := range e.Device.Registers().Counts() {
 				if r.Name == "NV_PFB_PRI_MMU_INVALIDATE" {
-					out[unitInvalidates] += float64(r.Writes)
+					out["invalidates/op"] += float64(r.Writes)
 				}
 			}
 			continue
@@ -187,8 +180,8 @@ func (s *server) counts() map[string]float64 {
 		out["shadow-ns/op"] += float64(guest.Shadow.ShadowTime.Load())
 		out["throttled-ns/op"] += float64(guest.Shadow.ThrottleTime.Load())
 		for _, c := range guest.Counts() {
-			if unit, ok := aggregatorUnits[c.Name]; ok && s.setup.has(c.Name) {
-				out[unit] += float64(c.N)
+			if slices.Contains(reported, c.Name) && s.setup.has(c.Name) {
+				out[strings.ReplaceAll(c.Name, "_", "-")+"/op"] += float64(c.N)
 			}
 		}
 	}

@@ -322,17 +322,10 @@ func unpackImage(file string) ([]byte, error) {
 // protocol 2.0: "HdrS" at 202h; the word at 20Eh plus 200h is the offset of a
 // string that starts with it).
 func imageRelease(file string) (string, error) {
-	f, err := os.Open(file)
+	head, err := os.ReadFile(file)
 	if err != nil {
 		return "", err
 	}
-	defer f.Close()
-	head := make([]byte, 64<<10)
-	n, err := f.Read(head)
-	if err != nil {
-		return "", fmt.Errorf("%s: %w", file, err)
-	}
-	head = head[:n]
 	if len(head) < 0x210 || string(head[0x202:0x206]) != "HdrS" {
 		return "", fmt.Errorf("%s is not a bzImage (no HdrS at 202h)", file)
 	}

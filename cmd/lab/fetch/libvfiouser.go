@@ -129,30 +129,22 @@ func (c *Cache) buildLibVFIOUser(ctx context.Context, tmp string, cc []string, l
 	return c.compileLibrary(ctx, cc, src, filepath.Join(tmp, "json-root"), filepath.Join(tmp, "out"))
 }
 
-// collectPackages notes the versions of the downloaded packages.
+// collectPackages notes the versions of the downloaded packages, which their names have.
 func (l *LibVFIOUser) collectPackages(source, debs string) error {
-	for _, pattern := range []string{filepath.Join(source, "*.dsc"), filepath.Join(debs, "*.deb")} {
-		files, err := filepath.Glob(pattern)
-		if err != nil {
-			return err
-		}
-		for _, f := range files {
-			info, err := os.Stat(f)
-			if err != nil {
-				return err
-			}
-			name, rest, _ := strings.Cut(filepath.Base(f), "_")
-			version, _, _ := strings.Cut(strings.TrimSuffix(rest, filepath.Ext(rest)), "_")
-			p := Package{Name: name, Version: strings.ReplaceAll(version, "%3a", ":"), Size: info.Size()}
-			l.Packages = append(l.Packages, p)
-			if name == libSource {
-				l.Version = p.Version
-			}
-		}
+	described, err1 := filepath.Glob(filepath.Join(source, "*.dsc"))
+	packed, err2 := filepath.Glob(filepath.Join(debs, "*.deb"))
+	if err := errors.Join(err1, err2); err != nil {
+		return err
 	}
-	if l.Version == "" {
-		return fmt.Errorf("apt-get succeeded but left no description of package %s", libSource)
+	if len(described) != 1 {
+		return fmt.Errorf("apt-get succeeded but left %d descriptions of package %s, not one", len(described), libSource)
 	}
+	for _, f := range append(described, packed...) {
+		name, rest, _ := strings.Cut(strings.TrimSuffix(filepath.Base(f), filepath.Ext(f)), "_")
+		version, _, _ := strings.Cut(rest, "_")
+		l.Packages = append(l.Packages, Package{Name: name, Version: strings.ReplaceAll(version, "%3a", ":")})
+	}
+	l.Version = l.Packages[0].Version
 	return nil
 }
 
