@@ -87,17 +87,24 @@ func (b *batch) dial(t *take) *os.File {
 		}()
 		return near
 	}
-	fd := get(unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0))
-	f := os.NewFile(uintptr(fd), "server")
-	t.guests = append(t.guests, f)
-	limit := unix.NsecToTimeval(replyTimeout.Nanoseconds())
-	must(
-		unix.Connect(fd, &unix.SockaddrUnix{Name: t.server.endpoints[0].socket}),
-		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit),
-	)
-	c := get(client.NewFD(get(unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)), nil)) // the client keeps its descriptor
-	must(c.Close())
-	return f
+	// The library makes its socket itself, in place of the one that a client may have found first.
+	for end := time.Now().Add(replyTimeout); ; time.Sleep(time.Millisecond) {
+		fd := get(unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0))
+		f := os.NewFile(uintptr(fd), "server")
+		err := caught(func() {
+			must(unix.Connect(fd, &unix.SockaddrUnix{Name: t.server.endpoints[0].socket}))
+			c := get(client.NewFD(get(unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)), nil)) // the client keeps its descriptor
+			limit := unix.NsecToTimeval(replyTimeout.Nanoseconds())
+			must(c.Close(), unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit))
+		})
+		if err == nil {
+			t.guests = append(t.guests, f)
+			return f
+		}
+		if must(f.Close()); time.Now().After(end) {
+			must(err)
+		}
+	}
 }
 
 // closer is a function as an io.Closer.
