@@ -1,6 +1,7 @@
 package aggregator
 
 import (
+	"cmp"
 	"fmt"
 	"testing"
 
@@ -26,29 +27,22 @@ func TestInvalidOptions(t *testing.T) {
 	}
 }
 
-// TestGuestsShareTheBus: as many guests as may be are taken. Each reaches its part of the card's bus
-// addresses to the last byte, and can count on an even share of the channels.
+// TestGuestsShareTheBus: as many guests as may be are taken. Each reaches its own part of the card's bus
+// addresses, to the last byte, and can count on an even share of the channels.
 func TestGuestsShareTheBus(t *testing.T) {
-	for guests, window := range map[int]uint64{0: 32 << 30, 1: 1 << 40, 2: 512 << 30, 3: 256 << 30, 8: 128 << 30, 9: 64 << 30, 32: 32 << 30} {
+	for guests, window := range map[int]uint64{0: 32 << 30, 1: 1 << 40, 3: 256 << 30, 32: 32 << 30} {
 		a, _ := newAgg(t, Options{Guests: guests})
-		if guests == 0 {
-			guests = 32
-		}
-		require.Equal(t, window, a.bus.Size())
-		for i := range guests {
+		guests = cmp.Or(guests, 32)
+		for i := range uint64(guests) {
 			g, _ := addGuestIn(t, a, GuestConfig{Name: fmt.Sprint(i), VRAM: 1 << 20, Tables: 1 << 20})
 			require.Equal(t, gf100.Channels/guests, g.limits.Guaranteed)
-			for _, addr := range []uint64{0, window / 2, window - 8, window} {
-				require.NoError(t, g.MapDMA(addr, card.Mapping{Mem: make([]byte, 16), Write: true}))
-				if addr == window {
-					break
-				}
+			for _, addr := range []uint64{0, window - 8} {
+				require.NoError(t, g.MapDMA(addr, card.Mapping{Mem: make([]byte, 8), Write: true}))
 				at, ok := g.mem.Translate(shadowpt.SystemCoherent, addr, 8, true)
 				require.True(t, ok)
-				require.Less(t, at, uint64(1)<<40)
-				require.Equal(t, uint64(i)*window+addr, at)
+				require.Equal(t, i*window+addr, at)
 			}
-			for _, addr := range []uint64{window - 7, window, 1 << 40, 1<<64 - 8} {
+			for _, addr := range []uint64{window - 7, window, 1<<64 - 8} {
 				_, ok := g.mem.Translate(shadowpt.SystemCoherent, addr, 8, false)
 				require.False(t, ok)
 			}

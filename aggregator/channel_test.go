@@ -1,7 +1,6 @@
 package aggregator
 
 import (
-	"bytes"
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"slices"
 	"testing"
@@ -61,33 +60,6 @@ func TestInstanceBlockBits(t *testing.T) {
 			require.Equal(t, block[i]&may[i], b, "byte %#x", i)
 		}
 	})
-}
-
-func TestBindUnbindRebind(t *testing.T) {
-	a, f := newAgg(t, Options{})
-	g, _ := addGuest(t, a, "a")
-	bindChannel(t, g, 9)
-	ch := g.cardChannel(9)
-	id := ch.Card().ID()
-	require.True(t, f.Enabled(id))
-	require.Equal(t, []uint32{uint32(id)}, f.Runlist())
-	own, _ := g.mem.Translate(shadowpt.VRAM, instAt+9*gf100.InstanceSize, gf100.InstanceSize, true)
-	require.NotEqual(t, own, instance(t, f, g, 9))
-
-	bindChannel(t, g, 9)
-	require.NotSame(t, ch, g.cardChannel(9))
-	require.Equal(t, id, number(g, 9), "the card finds what it kept under the same number")
-	g.Bind(9, 0)
-	settle(g)
-	require.Nil(t, g.cardChannel(9))
-	_, bound := f.Instance(id)
-	require.False(t, bound)
-	require.False(t, f.Enabled(id))
-	require.Empty(t, f.Runlist())
-	require.Equal(t, uint64(2), g.stats.FIFO.Binds.Load())
-	require.Equal(t, uint64(2), g.stats.FIFO.Unbinds.Load())
-	require.Zero(t, g.shadows.Retired())
-	require.Empty(t, g.channels.CardChannels())
 }
 
 // TestSavedStateToken: a channel that is bound again in the same block continues with the state that
@@ -155,64 +127,54 @@ func TestNewChannelsRunAfterTheInvalidate(t *testing.T) {
 	require.True(t, f.Enabled(number(g, 2)))
 }
 
+// TestBadStructures: a channel whose structures are outside its guest's memory is not bound, and a runlist
+// outside is empty. Both are counted and reported.
 func TestBadStructures(t *testing.T) {
 	a, _ := newAgg(t, Options{})
 	g, ev := addGuest(t, a, "a")
-	unbound := func(n int) {
-		settle(g)
-		require.Eventually(t, ev.saw(func() bool { return ev.unbound == n }), patience, tick)
-	}
-	bindAt(g, 1, 4<<20) // right after its memory
-	unbound(1)
-	require.Equal(t, uint64(1), g.stats.FIFO.BadInstance.Load())
 	block := make([]byte, gf100.InstanceSize)
-	gf100.InstUSERDLo.Put(block, 4<<20>>12)
-	require.True(t, g.mem.Write(shadowpt.VRAM, instAt, block))
-	bindAt(g, 1, instAt)
-	unbound(2)
-	gf100.InstUSERDLo.Put(block, userdAt>>12)
-	gf100.InstUSERDTarget.Put(block, 2)
-	require.True(t, g.mem.Write(shadowpt.VRAM, instAt, block))
-	bindAt(g, 2, instAt)
-	unbound(3)
-	require.Equal(t, uint64(2), g.stats.FIFO.BadUSERD.Load())
-	g.Runlist(4<<20>>12, 128)
-	settle(g)
-	require.Equal(t, uint64(1), g.stats.BadRunlist.Load())
+	const end = 4 << 20
+	for i, c := range []struct {
+		inst, userd uint64
+		target      uint32
+	}{{end, userdAt, 0}, {instAt, end, 0}, {instAt, userdAt, 2}} {
+		gf100.InstUSERDLo.Put(block, uint32(c.userd>>12))
+		gf100.InstUSERDTarget.Put(block, c.target)
+		require.True(t, g.mem.Write(shadowpt.VRAM, instAt, block))
+		bindAt(g, 1, c.inst)
+		settle(g)
+		require.Eventually(t, ev.saw(func() bool { return ev.unbound == i+1 }), patience, tick)
+	}
+	require.Equal(t, []uint64{1, 2}, []uint64{g.stats.FIFO.BadInstance.Load(), g.stats.FIFO.BadUSERD.Load()})
+	for _, entries := range []uint32{128, 0} { // of an empty one nothing has to be read
+		g.Runlist(end>>12, entries)
+		settle(g)
+		require.Equal(t, uint64(1), g.stats.BadRunlist.Load())
+	}
 	require.Eventually(t, ev.saw(func() bool { return ev.unlisted == 1 }), patience, tick)
-	g.Runlist(4<<20>>12, 0) // of which nothing has to be read
-	settle(g)
-	require.Equal(t, uint64(1), g.stats.BadRunlist.Load())
 	require.Empty(t, g.channels.CardChannels())
 }
 
-// TestUSERD: the card gets the guest's GP_PUT at a bind and the words that it reports itself, no
-// others. The guest sees what the card reports, and memory that it has reused is not written.
-func TestUSERD(t *testing.T) {
+// TestEnableDuringBind: a channel that is enabled or disabled while the round that binds it waits
+// for the card follows.
+func TestEnableDuringBind(t *testing.T) {
 	a, f := newAgg(t, Options{})
 	g, _ := addGuest(t, a, "a")
-	at := uint64(userdAt + 4*gf100.USERDSize)
-	require.True(t, g.mem.Write(shadowpt.VRAM, at, bytes.Repeat([]byte{37}, gf100.USERDSize)))
-	bindChannel(t, g, 4)
-	userd := f.Bytes[g.cardChannel(4).Card().USERD().Addr:][:gf100.USERDSize]
-	want := make([]byte, gf100.USERDSize)
-	for _, off := range []int{gf100.USERDGPPut, gf100.USERDGPGet, gf100.USERDRef, gf100.USERDGet, gf100.USERDGetHi, gf100.USERDTopLevelGet, gf100.USERDTopLevelGetHi} {
-		copy(want[off:], []byte{37, 37, 37, 37})
+	list(t, g, 1, 2)
+	g.Enable(2, true)
+	release := hold(t, g)
+	f.Hold(runlists, true)
+	for _, id := range []uint8{1, 2} {
+		bindAt(g, id, writeInstance(t, g, uint64(id), dirAt, 0))
 	}
-	require.Equal(t, want, userd)
-	userd[gf100.USERDGPGet], userd[0x200] = 36, 99
-	g.Refresh(4)
-	b := make([]byte, gf100.USERDSize)
-	require.True(t, g.mem.Read(shadowpt.VRAM, at, b))
-	require.Equal(t, byte(36), b[gf100.USERDGPGet])
-	require.Equal(t, byte(37), b[0x200])
-	g.Enable(4, false)
-	g.Preempt(4)
+	release()
+	eventually(t, g, func() bool { return !g.work.current.Bind.Empty() && g.channels.Rebinding.Empty() })
+	require.False(t, f.Enabled(number(g, 1)))
+	require.True(t, f.Enabled(number(g, 2)))
+	g.Enable(1, true)
+	g.Enable(2, false)
+	f.Hold(runlists, false)
 	settle(g)
-	require.True(t, g.mem.Write(shadowpt.VRAM, at, make([]byte, 256))) // something else is there now
-	g.Bind(4, 0)
-	require.True(t, g.mem.Write(shadowpt.VRAM, at, make([]byte, 256)))
-	settle(g)
-	require.True(t, g.mem.Read(shadowpt.VRAM, at, b))
-	require.Zero(t, b[gf100.USERDGPGet])
+	require.True(t, f.Enabled(number(g, 1)))
+	require.False(t, f.Enabled(number(g, 2)))
 }

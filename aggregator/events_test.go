@@ -8,66 +8,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
-	"github.com/umbra-gpu/umbra/aggregator/fifo"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 	"github.com/umbra-gpu/umbra/tests/fakecard"
 )
-
-// TestErrorsInTheGuestsNames: what the card reports of a channel reaches its guest in the guest's
-// own names. The channel stays off the card until its driver has handled the error.
-func TestErrorsInTheGuestsNames(t *testing.T) {
-	a, f := newAgg(t, Options{})
-	other, otherEv := addGuest(t, a, "a")
-	bindChannel(t, other, 7)
-	g, ev := addGuest(t, a, "b")
-	const inst = instAt + 7*gf100.InstanceSize
-	for _, c := range []struct {
-		report func(*fifo.Channel)
-		seen   func() bool
-		ends   bool // the channel must be bound again
-	}{
-		{func(ch *fifo.Channel) { ch.PBDMAError(gf100.PBDMAError{PBDMA: 1, Intr: 4, Method: 5, Data: 6}) }, func() bool {
-			return len(ev.pbdma) == 1 && ev.pbdma[0] == gf100.PBDMAError{PBDMA: 1, Intr: 4, Method: 5, Data: 6, Channel: 7}
-		}, false},
-		{func(ch *fifo.Channel) { ch.GraphTrap(gf100.GraphTrap{Intr: 1, Class: 2, Method: 3}) }, func() bool {
-			return ev.graph[7] == gf100.GraphTrap{Intr: 1, Class: 2, Method: 3, Inst: inst}
-		}, false},
-		{func(ch *fifo.Channel) { ch.CopyTrap(gf100.CopyTrap{Engine: 1, Method: 2}) }, func() bool {
-			return ev.copies[7] == gf100.CopyTrap{Engine: 1, Method: 2, Inst: inst}
-		}, false},
-		{func(ch *fifo.Channel) { ch.MMUFault(gf100.MMUFault{Unit: 1, VA: 2, Info: 3}) }, func() bool {
-			return ev.faults[7] == gf100.MMUFault{Unit: 1, VA: 2, Info: 3, Inst: inst}
-		}, true},
-	} {
-		bindChannel(t, g, 7)
-		c.report(g.cardChannel(7))
-		require.Eventually(t, ev.saw(c.seen), patience, tick)
-		require.False(t, f.Enabled(number(g, 7)))
-		g.Enable(7, true)
-		require.False(t, f.Enabled(number(g, 7)), "held until its error is handled")
-		g.Resume(7)
-		require.Equal(t, !c.ends, f.Enabled(number(g, 7)))
-		require.True(t, f.Enabled(number(other, 7)))
-	}
-	require.Zero(t, len(otherEv.faults)+len(otherEv.pbdma)+len(otherEv.graph)+len(otherEv.copies))
-}
-
-// TestSlowListener: a guest that does not take its events does not delay others' events.
-func TestSlowListener(t *testing.T) {
-	a, _ := newAgg(t, Options{})
-	g1, ev1 := addGuest(t, a, "a")
-	g2, ev2 := addGuest(t, a, "b")
-	bindChannel(t, g1, 1)
-	bindChannel(t, g2, 1)
-	blocked := make(chan struct{})
-	ev1.slow.Store(&blocked)
-	defer close(blocked)
-	for _, g := range []*Guest{g1, g1, g2} {
-		g.cardChannel(1).MMUFault(gf100.MMUFault{})
-	}
-	require.Eventually(t, ev2.saw(func() bool { return len(ev2.faults) == 1 }), patience, tick)
-}
 
 // TestFaultsWaitForNoGuest: while a guest's page tables cannot be read, the card's events go on, and so do
 // others' reports. The access that faulted is noted before its guest hears of it.

@@ -31,8 +31,7 @@ type (
 var invalidates, runlists, preempts = fakecard.Invalidates, fakecard.Runlists, fakecard.Preempts
 
 var (
-	regEngineStatus = fakecard.Reg("NV_PFIFO_ENGINE_STATUS")
-	regInvalidate   = fakecard.Reg("NV_PFB_PRI_MMU_INVALIDATE")
+	regInvalidate = fakecard.Reg("NV_PFB_PRI_MMU_INVALIDATE")
 )
 
 // recorder records the events of a guest.
@@ -40,8 +39,6 @@ type recorder struct {
 	mu       sync.Mutex
 	faults   map[uint8]gf100.MMUFault
 	pbdma    []gf100.PBDMAError
-	graph    map[uint8]gf100.GraphTrap
-	copies   map[uint8]gf100.CopyTrap
 	lists    int
 	unbound  int                           // channels that could not be bound
 	unlisted int                           // runlists that could not be read
@@ -49,9 +46,7 @@ type recorder struct {
 	busy     atomic.Bool                   // one has waited
 }
 
-func newRecorder() *recorder {
-	return &recorder{faults: map[uint8]gf100.MMUFault{}, graph: map[uint8]gf100.GraphTrap{}, copies: map[uint8]gf100.CopyTrap{}}
-}
+func newRecorder() *recorder { return &recorder{faults: map[uint8]gf100.MMUFault{}} }
 
 func (t *recorder) note(f func()) {
 	if c := t.slow.Load(); c != nil {
@@ -63,13 +58,13 @@ func (t *recorder) note(f func()) {
 	f()
 }
 
-func (t *recorder) EngineEvent(uint32)                    {}
-func (t *recorder) MMUFault(id uint8, f gf100.MMUFault)   { t.note(func() { t.faults[id] = f }) }
-func (t *recorder) PBDMAError(e gf100.PBDMAError)         { t.note(func() { t.pbdma = append(t.pbdma, e) }) }
-func (t *recorder) GraphTrap(id uint8, g gf100.GraphTrap) { t.note(func() { t.graph[id] = g }) }
-func (t *recorder) CopyTrap(id uint8, c gf100.CopyTrap)   { t.note(func() { t.copies[id] = c }) }
-func (t *recorder) BindError()                            { t.note(func() { t.unbound++ }) }
-func (t *recorder) RunlistError()                         { t.note(func() { t.unlisted++ }) }
+func (t *recorder) EngineEvent(uint32)                  {}
+func (t *recorder) MMUFault(id uint8, f gf100.MMUFault) { t.note(func() { t.faults[id] = f }) }
+func (t *recorder) PBDMAError(e gf100.PBDMAError)       { t.note(func() { t.pbdma = append(t.pbdma, e) }) }
+func (t *recorder) GraphTrap(uint8, gf100.GraphTrap)    {}
+func (t *recorder) CopyTrap(uint8, gf100.CopyTrap)      {}
+func (t *recorder) BindError()                          { t.note(func() { t.unbound++ }) }
+func (t *recorder) RunlistError()                       { t.note(func() { t.unlisted++ }) }
 func (t *recorder) Done(runlist bool) {
 	t.note(func() {
 		if runlist {
@@ -284,4 +279,15 @@ func savedRef(t tester, g *Guest, id uint8) uint32 {
 	b := make([]byte, gf100.InstanceSize)
 	require.True(t, g.mem.Read(shadowpt.VRAM, instAt+uint64(id)*gf100.InstanceSize, b))
 	return gf100.InstRef.Get(b)
+}
+
+// mapRAM gives a guest so many bytes of system memory at bus address 0.
+func mapRAM(t require.TestingT, g *Guest, n int) {
+	require.NoError(t, g.MapDMA(0, card.Mapping{Mem: make([]byte, n), Write: true}))
+}
+
+// reach returns what the card finds at a guest's bus address.
+func reach(f *fakeCard, g *Guest, addr uint64, write bool) *card.Mapping {
+	m, _ := f.Mappings.At(g.BusAddress(addr), write)
+	return m
 }

@@ -15,17 +15,31 @@ import (
 	"github.com/umbra-gpu/umbra/tests/fakecard"
 )
 
-// failingCard panics at the next write of a register once it is armed.
+// failingCard panics at the next write of a register once it is armed. Its engine works, without end, for
+// the channel that got the last doorbell.
 type failingCard struct {
-	meterCard
-	armed atomic.Bool
+	*fakeCard
+	armed  atomic.Bool
+	clock  atomic.Int64
+	serves atomic.Uint32
+}
+
+func (c *failingCard) OnUse(func()) {}
+func (c *failingCard) Use(id uint8) (u card.Use) {
+	if u.Running = uint32(id) == c.serves.Load(); u.Running {
+		u.Busy[gf100.EngineGR] = time.Duration(c.clock.Load())
+	}
+	return u
 }
 
 func (c *failingCard) Write32(bar int, off uint64, v uint32) {
 	if bar == card.BAR0 && c.armed.CompareAndSwap(true, false) {
 		panic("planted")
 	}
-	c.meterCard.Write32(bar, off, v)
+	if bar == card.BAR1 {
+		c.serves.Store(uint32(off / gf100.USERDSize))
+	}
+	c.fakeCard.Write32(bar, off, v)
 }
 
 // failingReceiver panics at each event of an engine.
@@ -51,7 +65,8 @@ func TestPanicsQuarantineTheirGuest(t *testing.T) {
 			g.cardChannel(1).Broken("the server failed in a step of its channel: planted")
 		},
 		"the scheduling of its channels": func(c *failingCard, g *Guest) {
-			writePut(g, 1, 3)
+			store(g, 1, 3)
+			g.Doorbell(1)
 			c.armed.Store(true)
 			for c.armed.Load() { // until the watchdog ends the request
 				c.clock.Add(int64(60 * time.Millisecond))
@@ -63,9 +78,10 @@ func TestPanicsQuarantineTheirGuest(t *testing.T) {
 		t.Run(where, func(t *testing.T) {
 			cfg := sched.Default()
 			cfg.Watchdog.Limit, cfg.Watchdog.Grace = 100*time.Millisecond, time.Second
-			c := &failingCard{meterCard: meterCard{fakeCard: fakecard.New(fakeVRAM)}}
+			c := &failingCard{fakeCard: fakecard.New(fakeVRAM)}
 			a := newAggOn(t, c, patience, Options{Scheduler: &cfg, Clock: func() time.Duration { return time.Duration(c.clock.Load()) }})
-			other, _, _ := addRunning(t, a, "other")
+			other, _ := addGuest(t, a, "other")
+			bindChannel(t, other, 1)
 			g, err := a.AddGuest(GuestConfig{Name: "g", VRAM: 4 << 20, Tables: 1 << 20}, failingReceiver{newRecorder()})
 			require.NoError(t, err)
 			bindChannel(t, g, 1)
@@ -108,7 +124,7 @@ func TestMemoryOfLostChannelsIsNotReused(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := &failingCard{meterCard: meterCard{fakeCard: fakecard.New(fakeVRAM)}}
+			c := &failingCard{fakeCard: fakecard.New(fakeVRAM)}
 			gpu, err := driver.New(c, driver.Options{Timeout: patience})
 			require.NoError(t, err)
 			defer gpu.Close()

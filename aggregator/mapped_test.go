@@ -17,39 +17,6 @@ import (
 	"github.com/umbra-gpu/umbra/tests/fakecard"
 )
 
-// TestMappedWindowOutside: an access outside of its memory is counted, trapped or not, and
-// no other access is.
-func TestMappedWindowOutside(t *testing.T) {
-	for _, c := range []struct {
-		name           string
-		mapped         aperture.Map
-		points, access uint64 // what is counted for each
-	}{
-		{"trapped", aperture.MapNone, 0, 1},
-		{"mapped", aperture.MapAll, 1, 1}, // a client need not map what is offered
-		{"others mapped", aperture.MapBAR1 | aperture.MapBAR3, 0, 1},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			a, _ := newAgg(t, Options{})
-			g := addGuestWith(t, a, GuestConfig{Map: c.mapped})
-			openWindows(t, g)
-			last := uint32((g.mem.Size() - 1) >> 16)
-			word := make([]byte, 4)
-			g.SetPRAMIN(last)
-			g.ReadPRAMIN(last, 0, word)
-			g.SetPRAMIN(2<<24 | last + 1) // system memory
-			require.Zero(t, g.stats.Windows.BadWindow.Load())
-			for _, win := range []uint32{last + 1, 1<<24 - 1} {
-				before := g.stats.Windows.BadWindow.Load()
-				g.SetPRAMIN(win)
-				require.Equal(t, before+c.points, g.stats.Windows.BadWindow.Load())
-				g.ReadPRAMIN(win, 0, word)
-				require.Equal(t, before+c.points+c.access, g.stats.Windows.BadWindow.Load())
-			}
-		})
-	}
-}
-
 // movingCard begins to move a guest's pages at one of the accesses that the guest's worker makes
 // of the card, and checks what is done on the card meanwhile.
 type movingCard struct {

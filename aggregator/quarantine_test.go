@@ -83,36 +83,5 @@ func TestCardNeverAnswers(t *testing.T) {
 	require.Less(t, a.Free(), free, "others go on, in other memory")
 }
 
-// TestRoundWaitsOnce: a round does not wait for the card again and again. A card that has stopped
-// answers a reset of many channels in time, and binds of many.
-func TestRoundWaitsOnce(t *testing.T) {
-	a := newAggOn(t, fakecard.New(fakeVRAM), 20*time.Millisecond, Options{})
-	f := a.gpu.(*driver.Driver).Registers.(*fakeCard)
-	g, _ := addGuest(t, a, "a")
-	for id := range uint8(64) {
-		bindChannel(t, g, id)
-	}
-	waits := func(do func()) uint64 {
-		settle(g)
-		before := timeouts(a)
-		f.HoldAll(true)
-		do()
-		f.HoldAll(false)
-		return timeouts(a) - before
-	}
-	// Of the first channel's end: the runlist and the preempt.
-	require.LessOrEqual(t, waits(func() { require.NoError(t, g.Reset()) }), uint64(2))
-	require.NoError(t, g.Reset())
-	require.LessOrEqual(t, waits(func() {
-		release := hold(t, g)
-		for id := range uint8(64) {
-			bindAt(g, id, instAt+uint64(id)*gf100.InstanceSize)
-		}
-		release()
-		settleRound(g)
-	}), uint64(1), "of the runlist")
-	require.NotNil(t, g.cardChannel(63))
-}
-
 // timeouts counts the waits for the card that timed out.
 func timeouts(a *Aggregator) uint64 { return a.gpu.(*driver.Driver).Timeouts() }

@@ -6,7 +6,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
-	"github.com/umbra-gpu/umbra/aggregator/shadow"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
@@ -72,35 +71,4 @@ func TestUpdateDuringUnmap(t *testing.T) {
 	<-unmapped
 	update()
 	require.EqualValues(t, 1, count.LostEntries.Load())
-}
-
-// TestDetachBreaksNoRule: when a client leaves, its memory goes before its channels. What stands
-// in its tables by then breaks no rule.
-func TestDetachBreaksNoRule(t *testing.T) {
-	for _, c := range []struct {
-		scan   shadowpt.Scan
-		submit bool // a submission flushes
-	}{{shadowpt.ScanIncremental, true}, {shadowpt.ScanFull, true}, {shadowpt.ScanIncremental, false}, {shadowpt.ScanFull, false}} {
-		a, _ := newAgg(t, Options{})
-		g := addGuestWith(t, a, GuestConfig{Shadow: shadowpt.Policy{Sync: shadowpt.SyncLazy, Scan: c.scan}})
-		systemPage(t, g)
-		g.shadows.Defer(shadow.All, []shadow.Key{{Dir: dirAt}}) // as nouveau's last ones are
-		g.DetachMemory()
-		if c.submit {
-			g.Doorbell(1)
-		}
-		require.NoError(t, g.Reset())
-		require.Zero(t, g.stats.Shadow.ForeignEntries.Load(), c)
-		require.Equal(t, c.submit, g.stats.Shadow.LostEntries.Load() > 0, c)
-		if c.submit {
-			continue
-		}
-		// Deferred invalidates are flushed for the next client at the latest, with its memory.
-		mapRAM(t, g, 1<<16)
-		bindChannel(t, g, 1)
-		g.Doorbell(1)
-		settle(g)
-		require.False(t, g.shadows.NeedsFlush(g.cardChannel(1).Key()), c)
-		require.Zero(t, g.stats.Shadow.ForeignEntries.Load()+g.stats.Shadow.LostEntries.Load(), c)
-	}
 }

@@ -95,9 +95,10 @@ func TestRoundSubmitsItsDoorbells(t *testing.T) {
 	f.Hold(invalidates, true)
 	writeEntry(t, g, dirAt, 3<<2)
 	invalidate(g)
-	writePut(g, 3, 5) // deferred invalidates are flushed first
+	ring := func(put uint32) { store(g, 3, put); g.Doorbell(3) }
+	ring(5) // deferred invalidates are flushed first
 	eventually(t, g, func() bool { return g.work.current.Doorbells.Has(3) })
-	writePut(g, 3, 7)
+	ring(7)
 	require.Empty(t, f.Doorbells())
 	f.Hold(invalidates, false)
 	id := uint32(number(g, 3))

@@ -1,0 +1,525 @@
+package gate
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"pgregory.net/rapid"
+
+	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/aggregator/sched"
+	"github.com/umbra-gpu/umbra/mmio/gf100"
+	"github.com/umbra-gpu/umbra/shadowpt"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	patience = time.Minute // for what comes at all
+	tick     = 100 * time.Microsecond
+	ringLog2 = 10
+	ringSize = 1 << ringLog2
+)
+
+// meter is a card in virtual time, on which tests end the work. Its channels fetch entries as soon as
+// they get a doorbell, and leave their engine as soon as they are disabled.
+type meter struct {
+	mu    sync.Mutex
+	clock time.Duration
+	late  time.Duration // advances the clock at each look at it
+	chans [gf100.Channels]*channel
+	onUse func()
+
+	alarm chan time.Time // fires it by hand
+	set   time.Duration
+}
+
+func (m *meter) C() <-chan time.Time   { return m.alarm }
+func (m *meter) Stop()                 {}
+func (m *meter) Reset(d time.Duration) { m.do(func() { m.set = d }) }
+
+func (m *meter) do(f func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	f()
+}
+
+func (m *meter) now() (t time.Duration) {
+	m.do(func() { m.clock += m.late; t = m.clock })
+	return t
+}
+
+func (m *meter) OnUse(f func()) { m.do(func() { m.onUse = f }) }
+
+func (m *meter) Use(id uint8) (u card.Use) {
+	m.do(func() {
+		c := m.chans[id]
+		u = c.use
+		u.Idle, u.Running = u.Ended == uint64(c.got), u.Running && c.enabled
+	})
+	return u
+}
+
+// guest is a guest of the gate.
+type guest struct {
+	name        string
+	badPuts     int
+	quarantined string
+}
+
+func (g *guest) Name() string             { return g.name }
+func (g *guest) CountBadPut()             { g.badPuts++ }
+func (g *guest) Quarantine(reason string) { g.quarantined = reason }
+
+// channel is a channel of a guest, and that of the card which executes it.
+type channel struct {
+	card.Channel
+	gate  *Gate
+	meter *meter
+	guest *guest
+	id    uint8
+	dir   uint64
+
+	// Guarded by the meter's lock.
+	enabled bool
+	put     uint32
+	got     int // entries that the card has had
+	use     card.Use
+	aborted int
+	refused []uint32 // GP_PUT outside the ring
+
+	all     int // entries that the guest submitted
+	endless bool
+}
+
+func (c *channel) ID() uint8                        { return c.id }
+func (c *channel) Card() card.Channel               { return c }
+func (c *channel) Guest() Guest                     { return c.guest }
+func (c *channel) Number() uint8                    { return c.id }
+func (c *channel) Space() (uint64, shadowpt.Target) { return c.dir, shadowpt.VRAM }
+func (c *channel) Enable()                          { c.meter.do(func() { c.enabled = true }) }
+func (c *channel) Disable()                         { c.meter.do(func() { c.enabled = false }) }
+func (c *channel) read(f func() any) (v any)        { c.meter.do(func() { v = f() }); return v }
+func (c *channel) entries() int                     { return c.read(func() any { return c.got }).(int) }
+func (c *channel) on() bool                         { return c.read(func() any { return c.enabled }).(bool) }
+func (c *channel) faults() int                      { return c.read(func() any { return c.aborted }).(int) }
+func (c *channel) working() bool {
+	return c.read(func() any { return c.enabled && c.use.Ended < uint64(c.got) }).(bool)
+}
+func (c *channel) ended() int            { return c.read(func() any { return int(c.use.Ended) }).(int) }
+func (c *channel) has(n int) func() bool { return func() bool { return c.entries() == n } }
+func (c *channel) Doorbell(put uint32) {
+	c.meter.do(func() {
+		if put >= ringSize {
+			c.refused = append(c.refused, put)
+			return
+		}
+		c.got += int((put - c.put) & (ringSize - 1))
+		c.put = put
+	})
+}
+
+// Abort ends the channel as its guest does it.
+func (c *channel) Abort(int) {
+	c.gate.Disable(c)
+	c.gate.GiveUp(c)
+	c.meter.do(func() { c.aborted++ })
+	c.gate.Aborted(c)
+}
+
+// submit submits n entries more.
+func (c *channel) submit(n int) {
+	c.all += n
+	c.gate.Submit(c, uint32(c.all)&(ringSize-1))
+}
+
+// end ends n entries, each of which took d.
+func (c *channel) end(n int, d time.Duration) {
+	c.change(func() {
+		c.meter.clock += time.Duration(n) * d
+		c.use.Ended += uint64(n)
+		c.use.Busy[gf100.EngineGR] += time.Duration(n) * d
+	})
+}
+
+// run has an engine work for a request that does not end.
+func (c *channel) run(d time.Duration, running bool) {
+	c.change(func() {
+		c.meter.clock += d
+		c.use.Busy[gf100.EngineGR] += d
+		c.use.Running = running
+	})
+}
+
+// park has a channel wait for a semaphore, or no longer.
+func (c *channel) park(on bool) { c.change(func() { c.use.Barred = on }) }
+
+// change changes what the card says of a channel.
+func (c *channel) change(f func()) {
+	c.meter.do(f)
+	c.meter.onUse()
+}
+
+type tester interface {
+	require.TestingT
+	Helper()
+	Cleanup(func())
+}
+
+// newGate makes a gate that forwards one entry at a time, if edit does not change that.
+func newGate(t tester, w Alarm, m *meter, edit func(*sched.Config)) *Gate {
+	t.Helper()
+	cfg := sched.Default()
+	cfg.Ahead = 0
+	if edit != nil {
+		edit(&cfg)
+	}
+	g, err := New(m, cfg, m.now, w)
+	require.NoError(t, err)
+	t.Cleanup(g.Close)
+	return g
+}
+
+// add adds a channel that is enabled.
+func (t *Gate) add(m *meter, g *guest, id uint8, dir uint64) *channel {
+	c := &channel{gate: t, meter: m, guest: g, id: id, dir: dir}
+	m.do(func() { m.chans[id] = c })
+	if err := t.Add(c, card.Ring{Log2: ringLog2}, 0); err != nil {
+		panic(err)
+	}
+	t.Enable(c)
+	return c
+}
+
+// pair is two guests with a channel each.
+func pair(t *testing.T, edit func(*sched.Config)) (*Gate, *meter, *channel, *channel) {
+	t.Helper()
+	m := new(meter)
+	gate := newGate(t, nil, m, edit)
+	var c [2]*channel
+	for i := range c {
+		g := &guest{name: fmt.Sprint("guest", i)}
+		require.NoError(t, gate.AddGuest(g, sched.NodeConfig{}, BySpace))
+		c[i] = gate.add(m, g, uint8(i), 1)
+	}
+	return gate, m, c[0], c[1]
+}
+
+// busy is what a guest was charged for.
+func (t *Gate) busy(name string) time.Duration {
+	for _, e := range t.Ledger() {
+		if e.Depth == 1 && e.Name == name {
+			return e.Accounts[0].Busy
+		}
+	}
+	return -1
+}
+
+// TestGateForwardsInTurns: the card gets one entry at a time from two guests, in turns, and what each
+// ran is charged to it.
+func TestGateForwardsInTurns(t *testing.T) {
+	gate, _, a, b := pair(t, nil)
+	a.submit(5)
+	b.submit(7)
+	for all := 1; all <= 12; all++ {
+		require.Eventually(t, func() bool { return a.entries()+b.entries() == all }, patience, tick)
+		if all <= 10 {
+			require.InDelta(t, a.entries(), b.entries(), 2, "by turns")
+		}
+		for _, c := range []*channel{a, b} {
+			if c.working() {
+				c.end(1, time.Millisecond)
+			}
+		}
+	}
+	require.Equal(t, []int{5, 7}, []int{a.entries(), b.entries()})
+	require.Equal(t, 5*time.Millisecond, gate.busy("guest0"))
+	a.run(time.Millisecond, false)
+	require.Equal(t, 6*time.Millisecond, gate.busy("guest0"), "reported after the end of its entries")
+	require.Zero(t, gate.Counts().BadTimes+gate.Counts().BadEvents)
+}
+
+// TestAllThatEndsIsExecuted: whatever guests submit, endless requests too, and however late the
+// gate's goroutine is, all requests that end do so, once, on channels without an endless one. The card
+// never gets more than the guest submitted.
+func TestAllThatEndsIsExecuted(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		m := &meter{late: rapid.SampledFrom([]time.Duration{time.Microsecond, time.Millisecond / 2, 2 * time.Millisecond}).Draw(rt, "late")}
+		limit := time.Duration(0)
+		gate := newGate(rt, nil, m, func(cfg *sched.Config) {
+			cfg.Policy = rapid.SampledFrom([]sched.Policy{sched.None, sched.FIFO, sched.Credit, sched.Band, sched.Timeslice, sched.DFQ}).Draw(rt, "policy")
+			cfg.Depth = rapid.IntRange(1, 3).Draw(rt, "depth")
+			cfg.Ahead = rapid.SampledFrom([]time.Duration{0, time.Millisecond, 20 * time.Millisecond}).Draw(rt, "ahead")
+			cfg.Watchdog.Grace, cfg.Watchdog.Offences = time.Millisecond, 0
+			limit = cfg.Watchdog.Limit
+		})
+		by := rapid.SampledFrom([]Grouping{BySpace, ByChannel, ByGuest}).Draw(rt, "group")
+		guests := []*guest{{name: "a"}, {name: "b"}}
+		for _, g := range guests {
+			require.NoError(rt, gate.AddGuest(g, sched.NodeConfig{}, by))
+		}
+		channels := make([]*channel, 5) // of the first, three
+		if m.late > time.Microsecond {
+			channels = channels[:3] // a clock that every look advances by a slice never stays at one guest's turn
+		}
+		start := func(i int) {
+			if c := channels[i]; c != nil {
+				gate.Disable(c)
+				gate.Remove(c)
+			}
+			channels[i] = gate.add(m, guests[i/3], uint8(i), uint64(i/2))
+		}
+		for i := range channels {
+			start(i)
+		}
+		// work lets the card work for each channel that may run, and reports whether all has ended that ends.
+		work := func() bool {
+			done := true
+			for _, c := range channels {
+				switch {
+				case !c.working():
+				case c.endless:
+					c.run(limit/2, true)
+				default:
+					c.end((c.entries()-c.ended()+1)/2, time.Millisecond)
+				}
+				require.LessOrEqual(rt, c.entries(), c.all, "never beyond what the guest wrote")
+				done = done && (c.endless || c.ended() == c.all)
+			}
+			gate.Ledger()
+			return done
+		}
+		for range rapid.IntRange(1, 6).Draw(rt, "steps") {
+			i := rapid.IntRange(0, len(channels)-1).Draw(rt, "channel")
+			if rapid.IntRange(0, 4).Draw(rt, "act") < 2 {
+				start(i)
+			} else {
+				channels[i].endless = true
+			}
+			for _, c := range channels {
+				most := 600
+				if c.endless {
+					most = 3
+				}
+				c.submit(rapid.IntRange(0, most).Draw(rt, "entries"))
+			}
+			require.Eventually(rt, work, patience, tick)
+		}
+		for _, g := range guests {
+			require.Empty(rt, g.quarantined)
+			require.Zero(rt, g.badPuts)
+		}
+		for _, c := range channels {
+			require.Zero(rt, len(c.refused))
+			gate.Remove(c)
+		}
+	})
+}
+
+// TestBadPut: a GP_PUT that goes back withdraws entries that have not had their turn; one outside the
+// ring goes to the card, which reports it to the guest.
+func TestBadPut(t *testing.T) {
+	gate, _, c, _ := pair(t, nil)
+	gate.Submit(c, 9)
+	gate.Submit(c, 3)
+	for n := 1; n <= 3; n++ {
+		require.Eventually(t, c.has(n), patience, tick)
+		c.end(1, time.Millisecond)
+	}
+	gate.Ledger()
+	require.Equal(t, []int{1, 3}, []int{c.guest.badPuts, c.entries()})
+	gate.Submit(c, ringSize)
+	require.Equal(t, []uint32{ringSize}, c.refused)
+	require.Equal(t, 2, c.guest.badPuts)
+	c.meter.do(func() { c.put = 0 })
+	gate.Submit(c, 3)
+	require.EqualValues(t, 3, c.put, "the card has forgotten its own")
+	gate.Submit(c, 4)
+	require.Eventually(t, c.has(7), patience, tick)
+}
+
+// TestPauses: a channel whose semaphore is released while another guest has its turn is disabled until
+// its own turn, whatever its guest does. So is one whose request has had an engine for a slice, and the
+// other waits until it has left.
+func TestPauses(t *testing.T) {
+	gate, _, a, b := pair(t, nil)
+	a.submit(1)
+	a.park(true)
+	gate.Ledger()
+	b.submit(1)
+	require.Equal(t, 1, b.entries(), "one that waits for a semaphore does not stop others")
+	a.park(false)
+	require.Eventually(t, func() bool { return !a.on() }, patience, tick)
+	require.True(t, gate.Waiting(a))
+	gate.Disable(a)
+	gate.Enable(a)
+	require.False(t, a.on(), "its guest cannot resume it")
+	b.end(1, time.Millisecond)
+	require.Eventually(t, a.on, patience, tick)
+	a.end(1, time.Millisecond)
+	gate.Ledger()
+	require.False(t, gate.Waiting(a))
+
+	slice := sched.Default().Slice
+	a.submit(1)
+	b.submit(9)
+	a.run(slice/2, true)
+	gate.Ledger()
+	require.True(t, a.on())
+	a.run(slice/2, true)
+	require.Eventually(t, b.has(2), patience, tick, "the long one has left")
+	require.False(t, a.on())
+	for n := 2; !a.on(); n++ {
+		require.Less(t, n, 10, "it does not go on")
+		b.end(1, slice/2)
+		require.Eventually(t, func() bool { return a.on() || b.entries() > n }, patience, tick)
+	}
+	require.Equal(t, slice+time.Millisecond, gate.busy("guest0"))
+}
+
+// TestStopped: a channel that its guest stops in the middle does not keep the card from others, and what
+// it had is dropped when it is unbound.
+func TestStopped(t *testing.T) {
+	gate, _, a, b := pair(t, nil)
+	a.submit(3)
+	b.submit(3)
+	require.Zero(t, b.entries())
+	gate.Disable(a)
+	a.park(true)
+	require.Eventually(t, b.has(1), patience, tick)
+	gate.Remove(a)
+	require.EqualValues(t, 3, gate.account("guest0").Dropped)
+}
+
+// account is what a guest had in all, of the first engine.
+func (t *Gate) account(name string) (a sched.Account) {
+	for _, e := range t.Ledger() {
+		if e.Depth == 1 && e.Name == name {
+			a = e.Accounts[0]
+		}
+	}
+	return a
+}
+
+// TestRunaway: a request over the limit ends its channel, which gets no more turns, and the next guest
+// has the card.
+func TestRunaway(t *testing.T) {
+	gate, m, a, b := pair(t, func(c *sched.Config) {
+		c.Watchdog.Limit, c.Watchdog.Grace = 100*time.Millisecond, time.Second
+	})
+	a.submit(3)
+	b.submit(3)
+	require.Eventually(t, func() bool {
+		if a.faults() == 0 { // time advances until then, even if the gate's goroutine is late
+			m.do(func() { m.clock += 60 * time.Millisecond })
+		}
+		gate.Ledger()
+		return b.entries() == 1
+	}, patience, tick)
+	a.submit(2)
+	gate.Ledger()
+	require.Equal(t, []int{1, 1, 0}, []int{a.entries(), a.faults(), b.faults()})
+	require.EqualValues(t, 1, gate.Counts().Runaways)
+}
+
+// TestAlarm: if a doorbell leads to a turn only at a later time, it sets the alarm to that time, also
+// during a longer sleep of the goroutine: here band keeps the card for the guest that used less.
+func TestAlarm(t *testing.T) {
+	m := &meter{alarm: make(chan time.Time)}
+	gate := newGate(t, m, m, func(c *sched.Config) { c.Policy = sched.Band })
+	var c [2]*channel
+	for i, d := range []time.Duration{40 * time.Millisecond, 100 * time.Microsecond} {
+		g := &guest{name: fmt.Sprint(i)}
+		require.NoError(t, gate.AddGuest(g, sched.NodeConfig{}, BySpace))
+		c[i] = gate.add(m, g, uint8(i), 1)
+		c[i].submit(1)
+		require.Eventually(t, c[i].has(1), patience, tick)
+		c[i].end(1, d)
+		gate.Ledger()
+	}
+	set := func() (d time.Duration) {
+		select {
+		case m.alarm <- time.Time{}: // it may have polled before the request ended
+		default:
+		}
+		m.do(func() { d = m.set })
+		return d
+	}
+	require.Eventually(t, func() bool { return set() > time.Minute }, patience, tick)
+	c[0].submit(1)
+	require.Equal(t, 1, c[0].entries(), "the card is kept for a moment")
+	var d time.Duration
+	require.Eventually(t, func() bool { m.do(func() { d = m.set }); return d <= sched.Default().Band.Grace }, patience, tick, "the goroutine sleeps on")
+	m.do(func() { m.clock += d })
+	require.Eventually(t, func() bool { set(); return c[0].entries() == 2 }, patience, tick)
+}
+
+// TestGroups: the channels of a guest are grouped as it is configured; the first address space is its
+// kernel's, until its driver has left. The debt of a group that ends is its guest's.
+func TestGroups(t *testing.T) {
+	m := new(meter)
+	gate := newGate(t, nil, m, nil)
+	names := func() (list []string) {
+		for _, e := range gate.Ledger() {
+			if e.Depth == 2 {
+				list = append(list, fmt.Sprint(e.Name, " ", e.Weight))
+			}
+		}
+		return list
+	}
+	for by, want := range map[Grouping][]string{
+		BySpace:   {"kernel 100", "space-0x2000 100"},
+		ByChannel: {"channel-0 100", "channel-1 100", "channel-2 100"},
+		ByGuest:   {"all 100"},
+	} {
+		g := &guest{name: by.String()}
+		require.NoError(t, gate.AddGuest(g, sched.NodeConfig{}, by))
+		var c []*channel
+		for i, dir := range []uint64{0x1000, 0x2000, 0x2000} {
+			c = append(c, gate.add(m, g, uint8(i), dir))
+		}
+		require.Equal(t, want, names())
+		if by == BySpace {
+			c[1].submit(1)
+			c[1].end(1, 20*time.Millisecond)
+			gate.Remove(c[1])
+			gate.Remove(c[0])
+			require.Equal(t, want[1:], names())
+			gate.Remove(c[2])
+			require.Equal(t, 20*time.Millisecond, gate.busy(g.name), "its past use")
+			c = []*channel{gate.add(m, g, 0, 0x2000), gate.add(m, g, 1, 0x1000)}
+			require.Equal(t, []string{"kernel 100", "space-0x1000 100"}, names())
+			gate.Forgive(g)
+		}
+		for _, c := range c {
+			gate.Remove(c)
+		}
+		require.Empty(t, names())
+		gate.RemoveGuest(g)
+		require.ErrorIs(t, gate.SetShare(g, sched.NodeConfig{Weight: 300}), ErrRemoved)
+	}
+}
+
+// TestRefusals: an invalid schedule is refused with its field; so is a card without a meter.
+func TestRefusals(t *testing.T) {
+	cfg := sched.Default()
+	_, err := New(nil, cfg, nil, nil)
+	require.ErrorContains(t, err, "does not report engine time")
+	cfg.Credit.Period = 0
+	m := new(meter)
+	_, err = New(m, cfg, m.now, nil)
+	require.ErrorContains(t, err, "credit.period")
+	gate, _, a, _ := pair(t, nil)
+	cfg = sched.Default()
+	cfg.Depth = 0
+	require.ErrorContains(t, gate.SetSchedule(cfg), "depth")
+	require.ErrorContains(t, gate.SetShare(a.guest, sched.NodeConfig{Cap: 1001}), "cap")
+	require.ErrorContains(t, gate.AddGuest(new(guest), sched.NodeConfig{Weight: -1}, BySpace), "weight")
+	var none *Gate
+	require.True(t, errors.Is(none.SetSchedule(sched.Default()), ErrNoScheduler) && none.Ledger() == nil)
+}
