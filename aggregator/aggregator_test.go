@@ -3,11 +3,14 @@ package aggregator
 import (
 	"cmp"
 	"fmt"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/aggregator/sched"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 	"github.com/umbra-gpu/umbra/tests/fakecard"
@@ -52,17 +55,32 @@ func TestGuestsShareTheBus(t *testing.T) {
 	}
 }
 
-// TestQuota: a guest has no more channels than its configuration says.
+// TestQuota: a guest has no more channels than its configuration says, and makes them no faster than the
+// scheduler allows. A channel that is refused takes nothing of the card.
 func TestQuota(t *testing.T) {
-	a, _ := newAgg(t, Options{})
-	g := addGuestWith(t, a, GuestConfig{Channels: 2})
-	for id := range uint8(4) {
-		bindChannel(t, g, id)
+	var now atomic.Int64
+	cfg := sched.Default()
+	cfg.Limits.Creations = 6 // a channel and its process each
+	a := newAggOn(t, &failingCard{fakeCard: fakecard.New(fakeVRAM)}, patience,
+		Options{Scheduler: &cfg, Clock: func() time.Duration { return time.Duration(now.Load()) }})
+	few, fast := addGuestWith(t, a, GuestConfig{Channels: 2}), addGuestWith(t, a, GuestConfig{})
+	bound := func(g *Guest) (list []uint8) {
+		for id := range uint8(4) {
+			bindChannelAt(t, g, id, dirAt+uint64(id)*0x10000)
+			if g.cardChannel(id) != nil {
+				list = append(list, id)
+			}
+		}
+		require.Len(t, g.channels.CardChannels(), len(list))
+		return list
 	}
-	require.NotNil(t, g.cardChannel(1))
-	require.Nil(t, g.cardChannel(2))
-	require.Len(t, g.channels.CardChannels(), 2)
-	require.Equal(t, uint64(2), g.stats.FIFO.OverQuota.Load())
+	require.Equal(t, []uint8{0, 1}, bound(few))
+	require.Equal(t, uint64(2), few.stats.FIFO.OverQuota.Load())
+	require.Equal(t, []uint8{0, 1, 2}, bound(fast))
+	require.Equal(t, uint64(1), a.ScheduleCounts().Storms)
+	now.Add(int64(time.Second))
+	bindChannelAt(t, fast, 3, dirAt+0x30000)
+	require.NotNil(t, fast.cardChannel(3))
 	_, err := a.AddGuest(GuestConfig{Name: "more", VRAM: 4 << 20, Tables: 1 << 20, Channels: 3, Guaranteed: 4}, newRecorder())
 	require.ErrorContains(t, err, "must be 1 to 3")
 }

@@ -134,3 +134,42 @@ func TestReset(t *testing.T) {
 	settle(g)
 	require.False(t, f.Enabled(number(g, 1)))
 }
+
+// TestFailedChannels: a channel that faulted gets no doorbell, for a step under way would execute what was
+// submitted after the fault, until it is bound again. A refused method that was not skipped is refused
+// again when its channel may run.
+func TestFailedChannels(t *testing.T) {
+	a, f := newAgg(t, Options{})
+	g, ev := addGuest(t, a, "a")
+	bindChannel(t, g, 7)
+	ch := g.cardChannel(7)
+	refused := func(n int) {
+		t.Helper()
+		require.Eventually(t, ev.saw(func() bool { return len(ev.pbdma) == n }), patience, tick)
+		require.False(t, f.Enabled(ch.Card().ID()))
+	}
+	ch.PBDMAError(gf100.PBDMAError{Intr: gf100.PBDMAIntrMethod, Method: 0x2_1234, Data: 5})
+	refused(1)
+	g.Retry(7)
+	refused(2)
+	require.Equal(t, ev.pbdma[0], ev.pbdma[1])
+	g.Enable(7, false)
+	g.Retry(7)
+	settle(g)
+	refused(2) // it may not run
+	g.Enable(7, true)
+	refused(3)
+	g.Resume(7)
+	require.True(t, f.Enabled(ch.Card().ID()))
+
+	ch.MMUFault(gf100.MMUFault{})
+	g.Resume(7)
+	require.False(t, f.Enabled(ch.Card().ID()))
+	store(g, 7, 9)
+	g.Doorbell(7)
+	settle(g)
+	require.Empty(t, f.Doorbells())
+	bindChannel(t, g, 7)
+	require.Equal(t, byte(9), f.Bytes[g.cardChannel(7).Card().USERD().Addr+gf100.USERDGPPut])
+	require.True(t, f.Enabled(number(g, 7)))
+}
