@@ -8,8 +8,8 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
-	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/aggregator/sched"
+	"github.com/umbra-gpu/umbra/tests/rig"
 	"github.com/umbra-gpu/umbra/tests/testserver"
 )
 
@@ -18,10 +18,7 @@ import (
 // is waited for, and at most one per entry for several, by one doorbell or one after the
 // other. Without a scheduler each doorbell reaches the card.
 func TestAlone(t *testing.T) {
-	for _, m := range []struct {
-		name string
-		maps aperture.Map
-	}{{"nothing mapped", 0}, {"all mapped", aperture.MapAll}} {
+	for _, m := range modes {
 		t.Run(m.name, func(t *testing.T) {
 			var traps, rings [2][3]uint64
 			cfg := sched.Default()
@@ -48,17 +45,14 @@ const (
 // alone counts the guest's trapped writes and the card's doorbells for submissions of one
 // entry that are waited for, of several by one doorbell, and of one each in a row.
 func alone(t *testing.T, maps aperture.Map, schedule *sched.Config) (traps, rings [3]uint64) {
-	s, err := testserver.NewSharedWith(testserver.SharedConfig{Card: soft.Config{VRAM: 256 << 20}, Limits: aggregator.Options{Scheduler: schedule}})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	h := &hall{t: t, Shared: s, maps: maps, ungated: schedule == nil}
+	h := &hall{t: t, Rig: rig.New(t, testserver.SharedConfig{Limits: aggregator.Options{Scheduler: schedule}}), maps: maps}
 	p := h.join("a")
 	counted := func() (writes, doorbells uint64) {
 		p.GPGet() // after posted writes
-		for _, r := range s.GPUs[0].Traps() {
+		for _, r := range h.GPUs[0].Traps() {
 			writes += r.Writes
 		}
-		return writes, s.Card.Stats().Doorbells.Load()
+		return writes, h.Card.Stats().Doorbells.Load()
 	}
 	for i, submit := range []func(){
 		func() { p.submit(1) },

@@ -9,12 +9,11 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
-	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/isa"
 	"github.com/umbra-gpu/umbra/aggregator/sched"
 	"github.com/umbra-gpu/umbra/devmodel/guest"
 	"github.com/umbra-gpu/umbra/devmodel/guest/push"
-	"github.com/umbra-gpu/umbra/tests/testserver"
+	"github.com/umbra-gpu/umbra/tests/rig"
 )
 
 // Addresses in a programmer's space, of a page each.
@@ -45,36 +44,25 @@ loop:
 
 // programmer is a guest with a channel that runs programs.
 type programmer struct {
+	*rig.Guest
 	t            *testing.T
-	guest        *aggregator.Guest
-	g            *guest.Guest
-	space        *guest.Space
 	ch           *guest.Channel
 	args, result *guest.Buffer
 	back         *guest.Buffer
 	rounds       uint32
 }
 
-func addProgrammer(t *testing.T, s *testserver.Shared, name string) *programmer {
-	require.NoError(t, s.AddGPU(aggregator.GuestConfig{Name: name, VRAM: 64 << 20, Map: aperture.MapAll}))
-	endpoint := s.GPUs[len(s.GPUs)-1]
-	g, err := guest.Attach(t.Context(), endpoint.Socket, guest.Config{RAM: 1 << 20, Map: true, Timeout: patience})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, g.Close()) })
-	p := &programmer{t: t, guest: endpoint.Guest, g: g}
-	p.space, err = g.NewSpace()
-	require.NoError(t, err)
+func addProgrammer(t *testing.T, s *rig.Rig, name string) *programmer {
+	p := &programmer{t: t, Guest: s.Join(aggregator.GuestConfig{Name: name, Map: aperture.MapAll})}
 	buffer := func(va uint64, text string) *guest.Buffer {
-		b, err := g.AllocVRAM(4096)
-		require.NoError(t, err)
 		code, err := isa.Assemble(text)
 		require.NoError(t, err)
 		raw := make([]byte, 0, 4096)
 		for _, w := range code {
 			raw = binary.LittleEndian.AppendUint64(raw, w)
 		}
+		b := p.Buffer(va, 4096, guest.Small)
 		require.NoError(t, b.Write(0, raw[:4096]))
-		require.NoError(t, p.space.Map(va, b, guest.Small))
 		return b
 	}
 	buffer(loopVA, "bra 0x0")
@@ -85,8 +73,7 @@ func addProgrammer(t *testing.T, s *testserver.Shared, name string) *programmer 
 }
 
 func (p *programmer) channel(id int) *guest.Channel {
-	ch, err := p.g.NewChannel(id, p.space)
-	require.NoError(p.t, err)
+	ch := p.Channel(id, guest.ChannelConfig{})
 	require.NoError(p.t, ch.Submit(new(guest.Push).SetObject(push.Compute).Bind(guest.CE0).Words...))
 	require.NoError(p.t, ch.Finish())
 	return ch
@@ -117,9 +104,7 @@ func (p *programmer) round(ch *guest.Channel) {
 func TestEndlessProgram(t *testing.T) {
 	cfg := sched.Default()
 	cfg.Policy, cfg.Watchdog.Limit, cfg.Watchdog.Grace = sched.Credit, 400*time.Millisecond, 300*time.Millisecond
-	s, err := testserver.NewSharedWith(testserver.SharedConfig{Card: soft.Config{VRAM: 256 << 20}, Limits: aggregator.Options{Scheduler: &cfg}})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	s := rig.NewScheduled(t, 0, cfg)
 	bad, good := addProgrammer(t, s, "bad"), addProgrammer(t, s, "good")
 	other := bad.channel(2)
 	bad.round(other)
@@ -136,9 +121,9 @@ func TestEndlessProgram(t *testing.T) {
 	require.Equal(t, 1, stopped.Fault.Channel)
 	bad.round(other)
 	good.round(good.ch)
-	require.EqualValues(t, 1, bad.guest.Stats().Runaways.Load())
-	require.Zero(t, good.guest.Stats().Runaways.Load())
-	require.Empty(t, bad.guest.QuarantineReason())
+	require.EqualValues(t, 1, bad.GPU.Stats().Runaways.Load())
+	require.Zero(t, good.GPU.Stats().Runaways.Load())
+	require.Empty(t, bad.GPU.QuarantineReason())
 
 	require.NoError(t, bad.ch.Close())
 	bad.ch = bad.channel(1)

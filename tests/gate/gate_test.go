@@ -13,18 +13,17 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
-	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/aggregator/sched"
 	"github.com/umbra-gpu/umbra/devmodel/guest"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
+	"github.com/umbra-gpu/umbra/tests/rig"
 	"github.com/umbra-gpu/umbra/tests/scale"
-	"github.com/umbra-gpu/umbra/tests/testserver"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
-	patience = time.Minute
+	patience = rig.Patience
 	ringLog2 = 4
 	ring     = 1 << ringLog2 // entries: short, so that it wraps often
 	wordsVA  = 0x1000_0000
@@ -46,16 +45,12 @@ func eachMode(t *testing.T, run func(t *testing.T, h *hall)) {
 		t.Run(m.name, func(t *testing.T) {
 			cfg := sched.Default()
 			cfg.Policy, cfg.Ahead = sched.Credit, 0 // one entry at a time, and no more
-			s, err := testserver.NewSharedWith(testserver.SharedConfig{Card: soft.Config{VRAM: 256 << 20}, Limits: aggregator.Options{Scheduler: &cfg}})
-			require.NoError(t, err)
-			h := &hall{t: t, Shared: s, maps: m.maps}
-			t.Cleanup(func() { require.NoError(t, s.Close()) })
+			h := &hall{t: t, Rig: rig.NewScheduled(t, 0, cfg), maps: m.maps}
 			run(t, h)
-			for i, gpu := range s.GPUs {
-				st := gpu.Guest.Stats()
-				require.Zero(t, st.BadPut.Load(), "guest %d", i)
+			for i, gpu := range h.GPUs {
+				require.Zero(t, gpu.Guest.Stats().BadPut.Load(), "guest %d", i)
 			}
-			c := s.Agg.ScheduleCounts()
+			c := h.Agg.ScheduleCounts()
 			require.Zero(t, c.BadEvents, "%+v", c)
 		})
 	}
@@ -63,11 +58,9 @@ func eachMode(t *testing.T, run func(t *testing.T, h *hall)) {
 
 // hall is a card with its guests.
 type hall struct {
-	t *testing.T
-	*testserver.Shared
+	*rig.Rig
+	t    *testing.T
 	maps aperture.Map
-
-	ungated bool // there is no scheduler
 }
 
 // player is a guest with a channel whose entries each write a mark.
@@ -75,8 +68,7 @@ type player struct {
 	*guest.Channel
 	t     *testing.T
 	h     *hall
-	name  string
-	g     *guest.Guest
+	g     *rig.Guest
 	marks *guest.Buffer
 	hold  *guest.Buffer
 	put   uint32 // as the guest wrote it last
@@ -87,72 +79,45 @@ type player struct {
 // at place i of the marks.
 func (h *hall) join(name string) *player {
 	h.t.Helper()
-	require.NoError(h.t, h.AddGPU(aggregator.GuestConfig{Name: name, VRAM: 64 << 20, Map: h.maps}))
-	endpoint := h.GPUs[len(h.GPUs)-1]
-	g, err := guest.Attach(h.t.Context(), endpoint.Socket, guest.Config{RAM: 1 << 20, Map: h.maps != 0, Timeout: patience})
-	require.NoError(h.t, err)
-	h.t.Cleanup(func() { require.NoError(h.t, g.Close()) })
-	space, err := g.NewSpace()
-	require.NoError(h.t, err)
-	p := &player{t: h.t, h: h, name: name, g: g}
-	words := p.buffer(space, wordsVA)
-	p.marks, p.hold = p.buffer(space, marksVA), p.buffer(space, holdVA)
-	p.Channel, err = g.NewChannelWith(1, space, guest.ChannelConfig{RingLog2: ringLog2})
-	require.NoError(h.t, err)
+	p := &player{t: h.t, h: h, g: h.Join(aggregator.GuestConfig{Name: name, Map: h.maps})}
+	words := p.buffer(wordsVA)
+	p.marks, p.hold = p.buffer(marksVA), p.buffer(holdVA)
+	p.Channel = p.g.Channel(1, guest.ChannelConfig{RingLog2: ringLog2})
 	for i := range uint64(ring) {
-		var raw []byte
-		w := new(guest.Push).Semaphore(marksVA+i*16, uint32(i)+1, guest.SemRelease).Words
-		for _, v := range w {
-			raw = binary.LittleEndian.AppendUint32(raw, v)
-		}
-		require.NoError(h.t, words.Write(i*256, raw))
-		require.NoError(h.t, p.Ring().Write(i*gf100.GPEntrySize, binary.LittleEndian.AppendUint64(nil, guest.GPEntry(wordsVA+i*256, len(w)))))
+		p.enter(i, words, wordsVA, i*256, new(guest.Push).Semaphore(marksVA+i*16, uint32(i)+1, guest.SemRelease).Words)
 	}
-	if !h.ungated {
+	if _, scheduled := h.Agg.Schedule(); scheduled {
 		p.first = p.account().Entries
 	}
 	return p
 }
 
-func (p *player) buffer(s *guest.Space, va uint64) *guest.Buffer {
+func (p *player) buffer(va uint64) *guest.Buffer {
 	p.t.Helper()
-	b, err := p.g.AllocVRAM(4096)
-	require.NoError(p.t, err)
+	b := p.g.Buffer(va, 4096, guest.Small|guest.Volatile)
 	require.NoError(p.t, b.Write(0, make([]byte, 4096)))
-	require.NoError(p.t, s.Map(va, b, guest.Small|guest.Volatile))
 	return b
 }
 
-// node is the guest's node in the ledger.
-func (p *player) node() (e sched.Entry) {
-	for _, e := range p.h.Agg.Ledger() {
-		if e.Depth == 1 && e.Name == p.name {
-			return e
-		}
+// enter writes words into a buffer at va, and entry i of the ring that executes them.
+func (p *player) enter(i uint64, b *guest.Buffer, va, off uint64, words []uint32) {
+	var raw []byte
+	for _, v := range words {
+		raw = binary.LittleEndian.AppendUint32(raw, v)
 	}
-	p.t.Errorf("%s is not in the ledger", p.name)
-	return sched.Entry{Accounts: make([]sched.Account, 3), Waiting: make([]int, 3), Inflight: make([]int, 3)}
+	require.NoError(p.t, b.Write(off, raw))
+	require.NoError(p.t, p.Ring().Write(i*gf100.GPEntrySize, binary.LittleEndian.AppendUint64(nil, guest.GPEntry(va+off, len(words)))))
 }
 
-// account is that, all engines together.
-func (p *player) account() (sum sched.Account) {
-	for _, a := range p.node().Accounts {
-		sum.Entries += a.Entries
-		sum.Done += a.Done
-		sum.Held += a.Held
-		sum.Busy += a.Busy
-		sum.Wait += a.Wait
-		sum.Dropped += a.Dropped
-	}
-	return sum
+// account is what the guest had, all engines together.
+func (p *player) account() sched.Account {
+	a, _, _ := rig.Totals(p.h.Entry(p.g.GPU.Name()))
+	return a
 }
 
 // left is how many of its entries wait, and how many the card has.
 func (p *player) left() (waiting, onCard int) {
-	e := p.node()
-	for i := range e.Waiting {
-		waiting, onCard = waiting+e.Waiting[i], onCard+e.Inflight[i]
-	}
+	_, waiting, onCard = rig.Totals(p.h.Entry(p.g.GPU.Name()))
 	return waiting, onCard
 }
 
@@ -189,13 +154,7 @@ func (p *player) keep() (release, restore func()) {
 	old := make([]byte, gf100.GPEntrySize)
 	require.NoError(p.t, p.Ring().Read(uint64(at)*gf100.GPEntrySize, old))
 	require.NoError(p.t, p.hold.Write(0, make([]byte, 4)))
-	var raw []byte
-	w := new(guest.Push).Semaphore(holdVA, 1, guest.SemAcquire).Words
-	for _, v := range w {
-		raw = binary.LittleEndian.AppendUint32(raw, v)
-	}
-	require.NoError(p.t, p.hold.Write(64, raw))
-	require.NoError(p.t, p.Ring().Write(uint64(at)*gf100.GPEntrySize, binary.LittleEndian.AppendUint64(nil, guest.GPEntry(holdVA+64, len(w)))))
+	p.enter(uint64(at), p.hold, holdVA, 64, new(guest.Push).Semaphore(holdVA, 1, guest.SemAcquire).Words)
 	return func() { require.NoError(p.t, p.hold.Write(0, []byte{1, 0, 0, 0})) },
 		func() { require.NoError(p.t, p.Ring().Write(uint64(at)*gf100.GPEntrySize, old)) }
 }
@@ -298,10 +257,10 @@ func TestWhileGatesFlip(t *testing.T) {
 		others.Go(func() {
 			for !stop.Load() {
 				for _, p := range players {
-					e := p.node()
+					e := h.Entry(p.g.GPU.Name())
 					for i, a := range e.Accounts {
 						if sum := a.Done + a.Dropped + int64(e.Waiting[i]+e.Inflight[i]); sum != a.Entries {
-							t.Errorf("%s: %d entries, and %d are somewhere", p.name, a.Entries, sum)
+							t.Errorf("%s: %d entries, and %d are somewhere", p.g.GPU.Name(), a.Entries, sum)
 						}
 					}
 				}
@@ -326,16 +285,16 @@ func TestWhileGatesFlip(t *testing.T) {
 					} else if now := p.account().Held; now > held {
 						held, grew = now, time.Now()
 					} else if time.Since(grew) > patience {
-						t.Errorf("%s: %d entries were held, and none more in %v; GP_GET %d, GP_PUT %d", p.name, held, patience, get, p.put)
+						t.Errorf("%s: %d entries were held, and none more in %v; GP_GET %d, GP_PUT %d", p.g.GPU.Name(), held, patience, get, p.put)
 						return
 					}
 					was, wrote := p.GPGet(), p.USERD(gf100.USERDGPPut)
 					if wrote != p.put {
-						t.Errorf("%s reads GP_PUT %d, and wrote %d", p.name, wrote, p.put)
+						t.Errorf("%s reads GP_PUT %d, and wrote %d", p.g.GPU.Name(), wrote, p.put)
 						return
 					}
 					if done := (was - get) % ring; done > (p.put-get)%ring {
-						t.Errorf("%s: GP_GET went from %d to %d, with GP_PUT at %d", p.name, get, was, p.put)
+						t.Errorf("%s: GP_GET went from %d to %d, with GP_PUT at %d", p.g.GPU.Name(), get, was, p.put)
 						return
 					}
 				}
@@ -347,8 +306,8 @@ func TestWhileGatesFlip(t *testing.T) {
 		for i, p := range players {
 			p.settle(totals[i])
 			a := p.account()
-			t.Logf("%s: %d entries, %d held, waited %v", p.name, a.Done, a.Held, a.Wait)
-			require.Zero(t, a.Dropped, p.name)
+			t.Logf("%s: %d entries, %d held, waited %v", p.g.GPU.Name(), a.Done, a.Held, a.Wait)
+			require.Zero(t, a.Dropped, p.g.GPU.Name())
 		}
 	})
 }

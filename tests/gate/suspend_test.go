@@ -73,10 +73,8 @@ func (s *sleeper) books() (groups map[string]int, present, removed int64) {
 func TestSuspend(t *testing.T) {
 	eachMode(t, func(t *testing.T, h *hall) {
 		other := h.join("other")
-		require.NoError(t, h.AddGPU(aggregator.GuestConfig{
-			Name: "sleeper", VRAM: 64 << 20, Map: h.maps,
-		}))
-		g, err := guest.Attach(t.Context(), h.GPUs[1].Socket, guest.Config{RAM: 1 << 20, Map: h.maps != 0, Timeout: patience})
+		e := h.Add(aggregator.GuestConfig{Name: "sleeper", Map: h.maps})
+		g, err := guest.Attach(t.Context(), e.Socket, guest.Config{RAM: 1 << 20, Map: h.maps != 0})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, g.Close()) })
 		s := &sleeper{t: t, h: h, g: g}

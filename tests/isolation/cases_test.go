@@ -175,7 +175,7 @@ func (w *Ward) try(t *testing.T, i, target int) {
 		}
 		require.Empty(t, w.Violations())
 		// They share the processors: the victim may be slow, not stopped.
-		require.Eventually(t, func() bool { return w.Copies() > before }, patience, time.Millisecond)
+		require.Eventually(t, func() bool { return w.Copies() > before }, wait, time.Millisecond)
 	})
 }
 

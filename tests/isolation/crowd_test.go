@@ -1,15 +1,12 @@
 package isolation
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -17,6 +14,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/devmodel/guest"
+	"github.com/umbra-gpu/umbra/tests/rig"
 	"github.com/umbra-gpu/umbra/tests/testserver"
 )
 
@@ -81,57 +79,44 @@ func TestCrowd(t *testing.T) {
 // live runs one guest. One third resets in the middle, another disconnects during copies
 // and attaches again.
 func (w *Ward) live(i int, copies *atomic.Uint64) error {
-	v, err := newCopier(w.GPUs[i].Socket)
+	v, err := copier(w.GPUs[i], i)
 	if err != nil {
 		return err
 	}
-	rng := rand.New(rand.NewPCG(uint64(i), 7))
 	for n := range crowdCopies {
 		if n == crowdCopies/2 {
 			if v, err = w.interrupted(i, v); err != nil {
 				return err
 			}
 		}
-		if err := v.copy(rng); err != nil {
-			return errors.Join(fmt.Errorf("copy %d: %w", n, err), v.g.Close())
+		if err := v.Copy(); err != nil {
+			return errors.Join(fmt.Errorf("copy %d: %w", n, err), v.Close())
 		}
 		copies.Add(1)
 	}
-	return errors.Join(v.ch.Close(), v.g.Close())
+	return errors.Join(v.Ch.Close(), v.Close())
 }
 
-func (w *Ward) interrupted(i int, v *victim) (*victim, error) {
-	var err error
+func (w *Ward) interrupted(i int, v *rig.Copier) (*rig.Copier, error) {
 	switch i % 3 {
 	case 0:
 		return v, nil
 	case 1:
-		err = errors.Join(v.ch.Copy(guest.CE0, viaVA, srcVA, victimSize), v.g.Reset(), v.prepare())
-		return v, err
+		return v, errors.Join(v.Ch.Copy(guest.CE0, rig.ViaVA, rig.SrcVA, rig.CopySize), v.Reset(), v.Prepare())
 	}
+	var err error
 	for range 8 {
-		err = errors.Join(err, v.ch.Copy(guest.M2MF, viaVA, srcVA, victimSize))
+		err = errors.Join(err, v.Ch.Copy(guest.M2MF, rig.ViaVA, rig.SrcVA, rig.CopySize))
 	}
-	if err = errors.Join(err, v.g.Close()); err != nil {
+	if err = errors.Join(err, v.Close()); err != nil {
 		return nil, err
 	}
-	return newCopier(w.GPUs[i].Socket)
+	return copier(w.GPUs[i], i)
 }
 
-// newCopier is newVictim without its goroutine. It waits until the server has ended the
-// previous client.
-func newCopier(socket string) (*victim, error) {
-	cfg := guest.Config{RAM: 1 << 20, Map: true, Timeout: patience}
-	g, err := guest.Attach(context.Background(), socket, cfg)
-	for end := time.Now().Add(wait); err != nil && time.Now().Before(end); {
-		time.Sleep(10 * time.Millisecond)
-		g, err = guest.Attach(context.Background(), socket, cfg)
-	}
-	if err != nil {
-		return nil, err
-	}
-	v := &victim{g: g}
-	return v, v.prepare()
+// copier attaches a guest that copies to a GPU.
+func copier(e *testserver.Endpoint, seed int) (*rig.Copier, error) {
+	return rig.NewCopier(e.Socket, guest.Config{RAM: 1 << 20, Map: true}, seed)
 }
 
 // openFiles counts open descriptors, after those that the first server of a process opens for all.

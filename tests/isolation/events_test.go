@@ -1,7 +1,6 @@
 package isolation
 
 import (
-	"context"
 	"fmt"
 	"sync"
 	"testing"
@@ -12,39 +11,31 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/devmodel/guest"
+	"github.com/umbra-gpu/umbra/tests/rig"
 	"github.com/umbra-gpu/umbra/tests/scale"
 	"github.com/umbra-gpu/umbra/tests/testserver"
 )
 
 // street makes n equal GPUs on a card.
-func street(t *testing.T, cfg testserver.SharedConfig, n int) *testserver.Shared {
+func street(t *testing.T, cfg testserver.SharedConfig, n int) *rig.Rig {
 	t.Helper()
 	cfg.Card = soft.Config{VRAM: max(256<<20, uint64(n)*80<<20>>26<<26)}
-	s, err := testserver.NewSharedWith(cfg)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	s := rig.New(t, cfg)
 	for i := range n {
-		require.NoError(t, s.AddGPU(aggregator.GuestConfig{Name: fmt.Sprintf("guest%d", i), VRAM: guestVRAM, Map: aperture.MapAll}))
+		s.Add(aggregator.GuestConfig{Name: fmt.Sprintf("guest%d", i), Map: aperture.MapAll})
 	}
 	return s
 }
 
 // park attaches a guest whose channels wait at a semaphore that nobody releases.
-func park(t *testing.T, socket string, channels int) {
+func park(s *rig.Rig, e *testserver.Endpoint, t *testing.T, channels int) {
 	t.Helper()
-	g, err := guest.Attach(context.Background(), socket, guest.Config{RAM: 1 << 20, Map: true, Timeout: patience})
-	require.NoError(t, err)
-	t.Cleanup(func() { g.Close() })
-	space, err := g.NewSpace()
-	require.NoError(t, err)
-	b, err := g.AllocRAM(4096)
-	require.NoError(t, err)
-	require.NoError(t, space.Map(srcVA, b, guest.Small))
+	g := s.Attach(e, guest.Config{RAM: 1 << 20, Map: true})
+	g.BufferRAM(rig.SrcVA, 4096)
 	for id := range channels {
-		ch, err := g.NewChannel(1+id, space)
-		require.NoError(t, err)
+		ch := g.Channel(1+id, guest.ChannelConfig{})
 		require.NoError(t, ch.Finish())
-		require.NoError(t, ch.Submit(new(guest.Push).Semaphore(srcVA, 1, guest.SemAcquire).Words...))
+		require.NoError(t, ch.Submit(new(guest.Push).Semaphore(rig.SrcVA, 1, guest.SemAcquire).Words...))
 	}
 }
 
@@ -59,13 +50,13 @@ func writes(of []*testserver.Endpoint) (n uint64) {
 }
 
 // fences has a guest copy and wait for a fence, n times. It returns the events that the guest got.
-func fences(v *victim, e *testserver.Endpoint, n int) (events uint64, err error) {
+func fences(v *rig.Copier, e *testserver.Endpoint, n int) (events uint64, err error) {
 	before := e.Guest.Stats().EngineEvents.Load()
 	for range n {
-		if err := v.ch.Copy(guest.M2MF, viaVA, srcVA, victimSize); err != nil {
+		if err := v.Ch.Copy(guest.M2MF, rig.ViaVA, rig.SrcVA, rig.CopySize); err != nil {
 			return 0, err
 		}
-		if err := v.ch.FinishByEvent(); err != nil {
+		if err := v.Ch.FinishByEvent(); err != nil {
 			return 0, err
 		}
 	}
@@ -91,10 +82,10 @@ func TestEventsReachTheirOwnerAlone(t *testing.T) {
 					scale.ReleaseOnly(t) // package driver tests it in the gate
 				}
 				s := street(t, c.cfg, 2)
-				v, err := newCopier(s.GPUs[1].Socket)
+				v, err := copier(s.GPUs[1], 1)
 				require.NoError(t, err)
-				defer v.g.Close()
-				park(t, s.GPUs[0].Socket, channels)
+				defer v.Close()
+				park(s, s.GPUs[0], t, channels)
 				neighbour := &s.GPUs[0].Guest.Stats().EngineEvents
 				before := neighbour.Load()
 				events, err := fences(v, s.GPUs[1], n)
@@ -114,12 +105,12 @@ func TestCrowdCostsNoTraps(t *testing.T) {
 	var alone uint64
 	for _, size := range scale.Of([]int{1, 8}, []int{1, 2, 4, 8, 16, 32}) {
 		s := street(t, testserver.SharedConfig{}, size)
-		all, events, errs := make([]*victim, size), make([]uint64, size), make([]error, size)
+		all, events, errs := make([]*rig.Copier, size), make([]uint64, size), make([]error, size)
 		for i := range all {
 			var err error
-			all[i], err = newCopier(s.GPUs[i].Socket)
+			all[i], err = copier(s.GPUs[i], i)
 			require.NoError(t, err)
-			defer all[i].g.Close()
+			defer all[i].Close()
 		}
 		before := writes(s.GPUs)
 		var wg sync.WaitGroup

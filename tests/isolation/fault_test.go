@@ -13,6 +13,7 @@ import (
 	"github.com/umbra-gpu/umbra/devmodel"
 	"github.com/umbra-gpu/umbra/devmodel/guest"
 	"github.com/umbra-gpu/umbra/shadowpt"
+	"github.com/umbra-gpu/umbra/tests/rig"
 	"github.com/umbra-gpu/umbra/tests/testserver"
 )
 
@@ -28,33 +29,29 @@ func TestPanicsStayWithTheirGuest(t *testing.T) {
 					panic("planted")
 				}
 			}
-			s, err := testserver.NewSharedWith(testserver.SharedConfig{Card: soft.Config{
-				VRAM:  256 << 20,
+			s := rig.New(t, testserver.SharedConfig{Card: soft.Config{
 				Watch: func(uint8, shadowpt.Target, uint64, int, bool) { plant("a step of its channel") },
 			}})
-			require.NoError(t, err)
-			defer s.Close()
 			for i := range 2 {
-				_, err := s.Add(serve.GPUConfig{
-					Share:  aggregator.GuestConfig{Name: fmt.Sprint("guest", i), VRAM: guestVRAM},
+				s.AddWith(serve.GPUConfig{
+					Share:  aggregator.GuestConfig{Name: fmt.Sprint("guest", i)},
 					Device: devmodel.Config{Temperature: func() int { plant("REGION_READ"); return 45 }},
 				})
-				require.NoError(t, err)
 			}
-			a, err := newCopier(s.GPUs[0].Socket)
+			a, err := copier(s.GPUs[0], 0)
 			require.NoError(t, err)
-			b, err := newCopier(s.GPUs[1].Socket)
+			b, err := copier(s.GPUs[1], 1)
 			require.NoError(t, err)
-			defer b.g.Close()
+			defer b.Close()
 			armed.Store(true)
 			if where == "REGION_READ" {
 				for _, reg := range registers() {
-					if a.g.Raw().Reg(reg); !armed.Load() {
+					if a.Raw().Reg(reg); !armed.Load() {
 						break // the sensor's
 					}
 				}
 			} else {
-				require.NoError(t, a.ch.Copy(guest.M2MF, viaVA, srcVA, 4096))
+				require.NoError(t, a.Ch.Copy(guest.M2MF, rig.ViaVA, rig.SrcVA, 4096))
 			}
 			reason := s.GPUs[0].Guest.QuarantineReason
 			require.Eventually(t, func() bool { return reason() != "" }, wait, tick)
@@ -62,10 +59,10 @@ func TestPanicsStayWithTheirGuest(t *testing.T) {
 			_, err = fences(b, s.GPUs[1], 5)
 			require.NoError(t, err)
 			require.Empty(t, s.GPUs[1].Guest.QuarantineReason())
-			_ = a.g.Close()
-			a, err = newCopier(s.GPUs[0].Socket)
+			_ = a.Close()
+			a, err = copier(s.GPUs[0], 0)
 			require.NoError(t, err)
-			defer a.g.Close()
+			defer a.Close()
 			_, err = fences(a, s.GPUs[0], 5)
 			require.NoError(t, err)
 		})

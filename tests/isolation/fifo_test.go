@@ -1,15 +1,17 @@
 package isolation
 
 import (
-	"context"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/devmodel/guest"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
+	"github.com/umbra-gpu/umbra/tests/rig"
 	"github.com/umbra-gpu/umbra/tests/testserver"
 )
 
@@ -19,25 +21,15 @@ const (
 )
 
 // couple is two guests on one card, each with a channel that can copy.
-func couple(t *testing.T, cfg soft.Config) (s *testserver.Shared, gs [2]*guest.Guest, chs [2]*guest.Channel) {
+func couple(t *testing.T, cfg soft.Config) (s *rig.Rig, gs [2]*rig.Guest, chs [2]*guest.Channel) {
 	t.Helper()
-	cfg.VRAM = 256 << 20
-	s, err := testserver.NewShared(cfg, 2, 64<<20)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	s = rig.New(t, testserver.SharedConfig{Card: cfg})
 	for i := range gs {
-		gs[i], err = guest.Attach(context.Background(), s.GPUs[i].Socket, guest.Config{})
-		require.NoError(t, err)
-		t.Cleanup(func() { require.NoError(t, gs[i].Close()) })
-		space, err := gs[i].NewSpace()
-		require.NoError(t, err)
+		gs[i] = s.Join(aggregator.GuestConfig{Name: fmt.Sprint("gpu", i)})
 		for _, va := range []uint64{fifoSrc, fifoDst} {
-			b, err := gs[i].AllocVRAM(fifoBytes)
-			require.NoError(t, err)
-			require.NoError(t, space.Map(va, b, guest.Small))
+			gs[i].Buffer(va, fifoBytes, guest.Small)
 		}
-		chs[i], err = gs[i].NewChannel(1, space)
-		require.NoError(t, err)
+		chs[i] = gs[i].Channel(1, guest.ChannelConfig{})
 		copies(t, chs[i])
 	}
 	return s, gs, chs

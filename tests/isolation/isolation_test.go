@@ -11,12 +11,13 @@ import (
 
 	"github.com/umbra-gpu/umbra/devmodel/guest/hostile"
 	"github.com/umbra-gpu/umbra/tests/options"
+	"github.com/umbra-gpu/umbra/tests/rig"
 	"github.com/umbra-gpu/umbra/tests/scale"
 	"github.com/umbra-gpu/umbra/tests/testserver"
 )
 
 const (
-	wait = time.Minute // for events of unknown delay
+	wait = rig.Patience
 	tick = 50 * time.Millisecond
 )
 

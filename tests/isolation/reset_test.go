@@ -11,6 +11,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/devmodel/guest"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
+	"github.com/umbra-gpu/umbra/tests/rig"
 	"github.com/umbra-gpu/umbra/tests/testserver"
 )
 
@@ -18,9 +19,9 @@ import (
 // garbage worth mentioning, which would cost its neighbours time.
 func TestResetsAllocateLittle(t *testing.T) {
 	s := street(t, testserver.SharedConfig{}, 1)
-	v, err := newCopier(s.GPUs[0].Socket)
+	v, err := copier(s.GPUs[0], 0)
 	require.NoError(t, err)
-	defer v.g.Close()
+	defer v.Close()
 	const n = 10
 	allocated := func() uint64 {
 		var m runtime.MemStats
@@ -29,7 +30,7 @@ func TestResetsAllocateLittle(t *testing.T) {
 	}
 	before := allocated()
 	for range n {
-		require.NoError(t, v.g.Reset())
+		require.NoError(t, v.Reset())
 	}
 	require.Less(t, (allocated()-before)/n, uint64(1<<20), "bytes for each reset")
 }
@@ -67,7 +68,7 @@ func TestSavedChannels(t *testing.T) {
 			}
 			attach := func() (g *guest.Guest) {
 				require.Eventually(t, func() bool { // the server may not have ended the last client
-					g, err = guest.Attach(t.Context(), socket, guest.Config{RAM: 1 << 20, Timeout: patience})
+					g, err = guest.Attach(t.Context(), socket, guest.Config{RAM: 1 << 20, Timeout: rig.Patience})
 					return err == nil
 				}, wait, tick)
 				return g

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/card"
@@ -20,12 +19,13 @@ import (
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 	"github.com/umbra-gpu/umbra/tests/options"
+	"github.com/umbra-gpu/umbra/tests/rig"
 	"github.com/umbra-gpu/umbra/tests/testserver"
 )
 
 const (
 	cardVRAM  = 256 << 20
-	guestVRAM = 64 << 20 // the least that a chip has
+	guestVRAM = rig.VRAM
 )
 
 // secret fills memory that is not the attacker's. No guest's data has it by chance.
@@ -121,11 +121,8 @@ func (w *Ward) build() (err error) {
 
 // client attaches as a guest's QEMU would.
 func (w *Ward) client(ram uint64) guest.Config {
-	return guest.Config{RAM: ram, Map: w.options.Maps(), Timeout: patience}
+	return guest.Config{RAM: ram, Map: w.options.Maps()}
 }
-
-// patience is how long guests wait for anything.
-const patience = time.Minute
 
 // part returns where n bytes at addr of a guest's memory lie on the card.
 func part(list []vram.Extent, addr, n uint64) (out []card.Run) {

@@ -13,6 +13,7 @@ import (
 	"github.com/umbra-gpu/umbra/devmodel/guest"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
+	"github.com/umbra-gpu/umbra/tests/rig"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -23,52 +24,9 @@ const mapped = "lazy incremental bar1+bar3+pramin+rom off"
 // have aliases (limits.map-aliases); those beyond would not move.
 const shown = 4 << 20
 
-// TestMovesAreBounded: no trap of a guest that makes all its pages move brings more of
-// them into its windows, or out of them, than one trap moves. Later traps do the rest.
-func TestMovesAreBounded(t *testing.T) {
-	const limit, rounds = 128, 6
-	for _, c := range []struct {
-		name  string
-		leave bool // pages leave the windows
-	}{{"from window to window", false}, {"in and out", true}} {
-		t.Run(c.name, func(t *testing.T) {
-			s := newStreet(t, mapped, func(o *aggregator.Options) { o.Map.Moves = limit })
-			b, err := s.nuisance.AllocVRAM(shown)
-			require.NoError(t, err)
-			_, err = b.BAR1()
-			require.NoError(t, err)
-			var page [shadowpt.SmallPage]byte
-			for off := uint64(0); off < shown; off += shadowpt.SmallPage {
-				binary.LittleEndian.PutUint64(page[:], off)
-				require.NoError(t, b.Write(off, page[:]))
-			}
-			stats := &s.endpoint.Guest.Stats().Windows.Mapped
-			moved, deferred := stats.PagesMoved.Load(), stats.Deferred.Load()
-			s.beside(t, func() (err error) {
-				for range rounds {
-					hide := b.Hide
-					if !c.leave {
-						if _, hide, err = b.BAR3(); err != nil {
-							return err
-						}
-					}
-					if err := errors.Join(b.Write(0, page[:]), hide()); err != nil {
-						return err
-					}
-				}
-				return nil
-			})
-			require.GreaterOrEqual(t, stats.PagesMoved.Load()-moved, uint64(2*rounds-1)*shown>>12)
-			require.Greater(t, stats.Deferred.Load(), deferred)
-			require.Zero(t, stats.MovesRefused.Load())
-		})
-	}
-}
-
 // storm rewrites page tables, invalidates and submits, and does not wait.
 type storm struct {
-	g     *guest.Guest
-	space *guest.Space
+	*rig.Guest
 	ch    *guest.Channel
 	b     *guest.Buffer
 	round uint64
@@ -76,23 +34,22 @@ type storm struct {
 
 const stormVA = 0x1000_0000
 
-func newStorm(g *guest.Guest) (*storm, error) {
-	s := &storm{g: g}
+// inRAM has a channel whose submissions cost few traps.
+var inRAM = guest.ChannelConfig{RingRAM: true, PushRAM: true}
+
+func newStorm(t testing.TB, g *rig.Guest) *storm {
+	s := &storm{Guest: g, ch: g.Channel(1, inRAM)}
 	var err error
-	if s.space, s.ch, err = channel(g); err != nil {
-		return nil, err
-	}
-	if s.b, err = g.AllocVRAM(shadowpt.BigPage); err != nil {
-		return nil, err
-	}
-	return s, errors.Join(s.write(shadowpt.SmallEntries, 1), s.space.Invalidate(), s.ch.Finish())
+	s.b, err = g.AllocVRAM(shadowpt.BigPage)
+	require.NoError(t, errors.Join(err, s.write(shadowpt.SmallEntries, 1), s.Space.Invalidate(), s.ch.Finish()))
+	return s
 }
 
 // write writes n entries, one in so many.
 func (s *storm) write(n, apart uint64) error {
 	s.round++
 	put := func(first, n uint64) error {
-		return s.space.Put(stormVA+first*shadowpt.SmallPage, n*shadowpt.SmallPage, false, func(i uint64) uint64 {
+		return s.Space.Put(stormVA+first*shadowpt.SmallPage, n*shadowpt.SmallPage, false, func(i uint64) uint64 {
 			return shadowpt.PTE{Valid: true, Addr: s.b.Addr + (first+i+s.round)%32*shadowpt.SmallPage}.Encode()
 		})
 	}
@@ -108,16 +65,7 @@ func (s *storm) write(n, apart uint64) error {
 }
 
 func (s *storm) do(n, apart uint64) error {
-	return errors.Join(s.write(n, apart), s.g.Raw().Invalidate(uint32(s.space.Directory()>>12<<4), 1<<31|1), s.ch.Submit(0))
-}
-
-func channel(g *guest.Guest) (*guest.Space, *guest.Channel, error) {
-	s, err := g.NewSpace()
-	if err != nil {
-		return nil, nil, err
-	}
-	ch, err := g.NewChannelWith(1, s, guest.ChannelConfig{RingRAM: true, PushRAM: true})
-	return s, ch, err
+	return errors.Join(s.write(n, apart), s.Raw().Invalidate(uint32(s.Space.Directory()>>12<<4), 1<<31|1), s.ch.Submit(0))
 }
 
 // TestTableWorkIsBounded: the table work done for a guest that writes tables, invalidates
@@ -126,9 +74,8 @@ func channel(g *guest.Guest) (*guest.Space, *guest.Channel, error) {
 func TestTableWorkIsBounded(t *testing.T) {
 	const rate, scan = 1 << 20, 4 << 20
 	s := newStreet(t, mapped, func(o *aggregator.Options) { o.TableRate = rate })
-	storm, err := newStorm(s.nuisance)
-	require.NoError(t, err)
-	stats := s.endpoint.Guest.Stats()
+	storm := newStorm(t, s.nuisance)
+	stats := s.nuisance.GPU.Stats()
 	begin := time.Now() // before and after the counts: a busy machine has more time, not more work
 	work, rewritten, scans := stats.Shadow.TableWork.Load(), stats.Shadow.EntriesRewritten.Load(), stats.Shadow.Scans.Load()
 	invalidates := stats.Invalidates.Load()
@@ -170,12 +117,11 @@ func TestDoorbellsAreCounted(t *testing.T) {
 				_, _, err = b.BAR3()
 				require.NoError(t, err)
 			}
-			_, ch, err := channel(g)
-			require.NoError(t, err)
+			ch := g.Channel(1, inRAM)
 			require.NoError(t, ch.Finish())
 			clear(ch.Ring().Data) // entries without words
 			put, entries := ch.GPGet(), uint32(len(ch.Ring().Data)/gf100.GPEntrySize)
-			stats := s.endpoint.Guest.Stats()
+			stats := s.nuisance.GPU.Stats()
 			before := stats.Doorbells.Load()
 			s.beside(t, func() error {
 				for range rounds {
@@ -207,9 +153,8 @@ func BenchmarkTableWork(b *testing.B) {
 	} {
 		b.Run(w.name, func(b *testing.B) {
 			s := newStreet(b, w.options, func(o *aggregator.Options) { o.TableRate = 1 << 40 })
-			storm, err := newStorm(s.nuisance)
-			require.NoError(b, err)
-			stats := s.endpoint.Guest.Stats()
+			storm := newStorm(b, s.nuisance)
+			stats := s.nuisance.GPU.Stats()
 			work, took := stats.Shadow.TableWork.Load(), stats.Shadow.ShadowTime.Load()
 			for b.Loop() {
 				require.NoError(b, errors.Join(storm.do(w.n, w.apart), storm.ch.Finish()))

@@ -1,7 +1,6 @@
 package shares
 
 import (
-	"context"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -11,11 +10,9 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
-	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/aggregator/sched"
-	"github.com/umbra-gpu/umbra/cmd/serve"
 	"github.com/umbra-gpu/umbra/devmodel/guest"
-	"github.com/umbra-gpu/umbra/tests/testserver"
+	"github.com/umbra-gpu/umbra/tests/rig"
 )
 
 const (
@@ -32,27 +29,18 @@ const (
 )
 
 // timeout bounds waits for events that must happen.
-const timeout = time.Minute
+const timeout = rig.Patience
 
 // server is a card with a scheduler and its guests.
 type server struct {
-	*testserver.Shared
+	*rig.Rig
 	t       *testing.T
 	clients []*client
 }
 
 func newServer(t *testing.T, cfg sched.Config) *server {
 	t.Helper()
-	shared, err := testserver.NewSharedWith(testserver.SharedConfig{Card: soft.Config{VRAM: 1 << 30}, Limits: aggregator.Options{Scheduler: &cfg}})
-	require.NoError(t, err)
-	s := &server{Shared: shared, t: t}
-	t.Cleanup(func() {
-		for _, c := range s.clients {
-			require.NoError(t, c.g.Close())
-		}
-		require.NoError(t, s.Close())
-	})
-	return s
+	return &server{Rig: rig.NewScheduled(t, 1<<30, cfg), t: t}
 }
 
 func withPolicy(p sched.Policy) sched.Config {
@@ -64,11 +52,9 @@ func withPolicy(p sched.Policy) sched.Config {
 // client is a guest with a channel that copies. A request copies the same line again
 // and again, so its length is the number of lines.
 type client struct {
-	t     *testing.T
-	g     *guest.Guest
-	guest *aggregator.Guest
-	ch    *guest.Channel
-	space *guest.Space
+	*rig.Guest
+	t  *testing.T
+	ch *guest.Channel
 
 	sent  atomic.Uint64 // requests
 	ended atomic.Uint64 // requests that a fence says have ended
@@ -76,18 +62,10 @@ type client struct {
 
 func (s *server) add(name string, share sched.NodeConfig) *client {
 	s.t.Helper()
-	endpoint, err := s.Add(serve.GPUConfig{Share: aggregator.GuestConfig{Name: name, VRAM: 64 << 20, Map: aperture.MapAll, Share: share}})
-	require.NoError(s.t, err)
-	g, err := guest.Attach(context.Background(), endpoint.Socket, guest.Config{RAM: 1 << 20, Map: true, Timeout: timeout})
-	require.NoError(s.t, err)
-	c := &client{t: s.t, g: g, guest: endpoint.Guest}
+	c := &client{t: s.t, Guest: s.Join(aggregator.GuestConfig{Name: name, Map: aperture.MapAll, Share: share})}
 	s.clients = append(s.clients, c)
-	c.space, err = g.NewSpace()
-	require.NoError(s.t, err)
 	for _, va := range []uint64{srcVA, dstVA} {
-		buf, err := g.AllocVRAM(bufSize)
-		require.NoError(s.t, err)
-		require.NoError(s.t, c.space.Map(va, buf, guest.Big))
+		c.Buffer(va, bufSize, guest.Big)
 	}
 	c.ch = c.channel(1)
 	return c
@@ -95,8 +73,7 @@ func (s *server) add(name string, share sched.NodeConfig) *client {
 
 func (c *client) channel(id int) *guest.Channel {
 	c.t.Helper()
-	ch, err := c.g.NewChannelWith(id, c.space, guest.ChannelConfig{RingLog2: 11, Push: 256 << 10})
-	require.NoError(c.t, err)
+	ch := c.Channel(id, guest.ChannelConfig{RingLog2: 11, Push: 256 << 10})
 	require.NoError(c.t, ch.Submit(new(guest.Push).Bind(guest.M2MF).Words...))
 	require.NoError(c.t, ch.Finish())
 	return ch
@@ -131,37 +108,22 @@ func (s *server) lines(c *client, d time.Duration) uint32 {
 	}
 }
 
-// totals sums a ledger entry over all engines.
-func totals(e *sched.Entry) (a sched.Account, waiting, inflight int) {
-	for i := range e.Accounts {
-		a.Add(&e.Accounts[i])
-		waiting, inflight = waiting+e.Waiting[i], inflight+e.Inflight[i]
-	}
-	return a, waiting, inflight
-}
-
-// entry returns a client's line of the ledger.
-func (s *server) entry(c *client) *sched.Entry {
-	for _, e := range s.Agg.Ledger() {
-		if e.Depth == 1 && e.Name == c.guest.Name() {
-			return &e
-		}
-	}
-	s.t.Errorf("%s is not in the ledger", c.guest.Name())
-	return new(sched.Entry)
+// account is what a client had, what waits and what the card has of it.
+func (s *server) account(c *client) (a sched.Account, waiting, inflight int) {
+	return rig.Totals(s.Entry(c.GPU.Name()))
 }
 
 // used returns for how long engines have worked for each client.
 func (s *server) used(clients ...*client) (out []time.Duration) {
 	for _, c := range clients {
-		a, _, _ := totals(s.entry(c))
+		a, _, _ := s.account(c)
 		out = append(out, a.Busy)
 	}
 	return out
 }
 
 func (s *server) idle() bool {
-	_, waiting, inflight := totals(&s.Agg.Ledger()[0])
+	_, waiting, inflight := rig.Totals(s.Agg.Ledger()[0])
 	return waiting+inflight == 0
 }
 
@@ -178,7 +140,7 @@ func (s *server) occupy() (release func()) {
 // onCard waits until the card has work of a client.
 func (s *server) onCard(c *client) {
 	s.t.Helper()
-	require.Eventually(s.t, func() bool { _, _, inflight := totals(s.entry(c)); return inflight > 0 }, timeout, time.Millisecond)
+	require.Eventually(s.t, func() bool { _, _, inflight := s.account(c); return inflight > 0 }, timeout, time.Millisecond)
 }
 
 // run has each client keep two batches of requests on the card while during runs.
@@ -194,7 +156,7 @@ func run(t *testing.T, clients []*client, lines []uint32, during func()) {
 	stop.Store(true)
 	wg.Wait()
 	for i, err := range errs {
-		require.NoError(t, err, clients[i].guest.Name())
+		require.NoError(t, err, clients[i].GPU.Name())
 	}
 }
 
@@ -213,14 +175,14 @@ func (c *client) run(lines uint32, stop *atomic.Bool) error {
 			return err
 		}
 		if round > 0 {
-			if err := c.g.Wait(before); err != nil {
+			if err := c.Wait(before); err != nil {
 				return err
 			}
 			c.ended.Add(batch)
 		}
 		before = f
 		if last {
-			err := c.g.Wait(f)
+			err := c.Wait(f)
 			c.ended.Add(batch)
 			return err
 		}

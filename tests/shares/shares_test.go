@@ -40,7 +40,7 @@ func contend(t *testing.T, s *server, clients []*client, lengths []time.Duration
 	for backlogged := true; backlogged; time.Sleep(time.Millisecond) {
 		var now []time.Duration
 		for _, c := range clients {
-			a, waiting, _ := totals(s.entry(c))
+			a, waiting, _ := s.account(c)
 			now, backlogged = append(now, a.Busy), backlogged && waiting > 0
 		}
 		if backlogged {
@@ -108,7 +108,7 @@ func TestSharesFollowWeights(t *testing.T) {
 				got := contend(t, s, clients, lengths, func() {
 					require.NoError(t, s.Agg.SetSchedule(withPolicy(c.policy)))
 					for i, w := range c.weights {
-						require.NoError(t, clients[i].guest.SetShare(sched.NodeConfig{Weight: w}))
+						require.NoError(t, clients[i].GPU.SetShare(sched.NodeConfig{Weight: w}))
 					}
 				})
 				checkLedger(t, s)
@@ -129,7 +129,7 @@ func TestCap(t *testing.T) {
 	s := newServer(t, sched.Default())
 	c := s.add("capped", sched.NodeConfig{})
 	lines := s.lines(c, time.Millisecond)
-	require.NoError(t, c.guest.SetShare(sched.NodeConfig{Cap: limit * sched.FullCap}))
+	require.NoError(t, c.GPU.SetShare(sched.NodeConfig{Cap: limit * sched.FullCap}))
 	before, begin := s.used(c)[0], time.Now()
 	for range 200 {
 		require.NoError(t, c.request(c.ch, lines))
@@ -150,9 +150,9 @@ func checkLedger(t *testing.T, s *server) {
 	require.Eventually(t, s.idle, timeout, time.Millisecond)
 	require.NoError(t, model.CheckLedger(s.Agg.Ledger()))
 	for _, c := range s.clients {
-		a, _, _ := totals(s.entry(c))
-		require.Equal(t, a.Entries, a.Done+a.Dropped, c.guest.Name())
-		require.GreaterOrEqual(t, a.Done+a.Dropped, int64(c.sent.Load()), c.guest.Name())
+		a, _, _ := s.account(c)
+		require.Equal(t, a.Entries, a.Done+a.Dropped, c.GPU.Name())
+		require.GreaterOrEqual(t, a.Done+a.Dropped, int64(c.sent.Load()), c.GPU.Name())
 	}
 }
 
@@ -182,13 +182,13 @@ func TestLiveChanges(t *testing.T) {
 	run(t, s.clients, lines, func() {
 		for round := range 60 {
 			require.NoError(t, s.Agg.SetSchedule(withPolicy(sched.None+sched.Policy(round)%(sched.DFQ-sched.None+1))))
-			g := s.clients[round%len(s.clients)].guest
+			g := s.clients[round%len(s.clients)].GPU
 			require.NoError(t, g.SetShare(sched.NodeConfig{Weight: 1 + round*13, Cap: round % 3 * 300, Priority: round % 2}))
 			n := count(ended)
 			require.Eventually(t, func() bool { return count(ended) > n }, timeout, time.Millisecond)
 		}
 		for i := range s.clients { // clients with a low priority and a cap must end, too
-			require.NoError(t, s.clients[i].guest.SetShare(sched.NodeConfig{}))
+			require.NoError(t, s.clients[i].GPU.SetShare(sched.NodeConfig{}))
 		}
 	})
 	checkLedger(t, s)
@@ -215,9 +215,9 @@ func TestRunaway(t *testing.T) {
 		require.NoError(t, other.Finish())
 		require.Eventually(t, func() bool { return good.ended.Load() > n+100 }, timeout, time.Millisecond)
 	})
-	require.Equal(t, uint64(1), bad.guest.Stats().Runaways.Load())
-	require.Zero(t, good.guest.Stats().Runaways.Load())
-	require.Empty(t, bad.guest.QuarantineReason())
+	require.Equal(t, uint64(1), bad.GPU.Stats().Runaways.Load())
+	require.Zero(t, good.GPU.Stats().Runaways.Load())
+	require.Empty(t, bad.GPU.QuarantineReason())
 	require.Equal(t, uint64(1), s.Agg.ScheduleCounts().Runaways)
 	require.NoError(t, bad.ch.Close())
 	bad.ch = bad.channel(1)
@@ -268,7 +268,7 @@ func TestLongRequestIsPaused(t *testing.T) {
 				short.finish()
 				require.Eventually(t, func() bool { return s.used(long)[0] > before }, timeout, time.Millisecond, "it does not go on")
 			}
-			_, _, inflight := totals(s.entry(long))
+			_, _, inflight := s.account(long)
 			require.Equal(t, 1, inflight)
 			require.NoError(t, long.ch.Close())
 			checkLedger(t, s)
@@ -321,13 +321,13 @@ func TestGatedGuestIsAnswered(t *testing.T) {
 	gated := s.add("gated", sched.NodeConfig{})
 	s.lines(gated, time.Millisecond) // a guest with short requests would go ahead
 	release := s.occupy()
-	before, _, _ := totals(s.entry(gated))
+	before, _, _ := s.account(gated)
 	const many = 200
 	for range many {
 		require.NoError(t, gated.request(gated.ch, 1))
-		require.NoError(t, gated.g.Service()) // reads the interrupt registers
+		require.NoError(t, gated.Service()) // reads the interrupt registers
 	}
-	after, waiting, _ := totals(s.entry(gated))
+	after, waiting, _ := s.account(gated)
 	require.GreaterOrEqual(t, waiting, many, "the work did not wait, so nothing is shown")
 	require.Equal(t, before.Done, after.Done)
 	release()
