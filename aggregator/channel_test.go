@@ -154,27 +154,3 @@ func TestBadStructures(t *testing.T) {
 	require.Eventually(t, ev.saw(func() bool { return ev.unlisted == 1 }), patience, tick)
 	require.Empty(t, g.channels.CardChannels())
 }
-
-// TestEnableDuringBind: a channel that is enabled or disabled while the round that binds it waits
-// for the card follows.
-func TestEnableDuringBind(t *testing.T) {
-	a, f := newAgg(t, Options{})
-	g, _ := addGuest(t, a, "a")
-	list(t, g, 1, 2)
-	g.Enable(2, true)
-	release := hold(t, g)
-	f.Hold(runlists, true)
-	for _, id := range []uint8{1, 2} {
-		bindAt(g, id, writeInstance(t, g, uint64(id), dirAt, 0))
-	}
-	release()
-	eventually(t, g, func() bool { return !g.work.current.Bind.Empty() && g.channels.Rebinding.Empty() })
-	require.False(t, f.Enabled(number(g, 1)))
-	require.True(t, f.Enabled(number(g, 2)))
-	g.Enable(1, true)
-	g.Enable(2, false)
-	f.Hold(runlists, false)
-	settle(g)
-	require.True(t, f.Enabled(number(g, 1)))
-	require.False(t, f.Enabled(number(g, 2)))
-}

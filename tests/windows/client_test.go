@@ -9,12 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
-	"github.com/umbra-gpu/umbra/aggregator/card/soft"
-	"github.com/umbra-gpu/umbra/cmd/serve"
-	"github.com/umbra-gpu/umbra/devmodel"
-	"github.com/umbra-gpu/umbra/firmware"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
@@ -136,29 +131,6 @@ func TestClientsDisconnect(t *testing.T) {
 			require.NoError(t, unix.Munmap(m.mem))
 		}
 	})
-}
-
-// TestNextOwner: the guest that gets another's share finds zeros, also where that one
-// had mapped it.
-func TestNextOwner(t *testing.T) {
-	c, err := soft.New(soft.Config{VRAM: 3 * vramSize})
-	require.NoError(t, err)
-	agg := sharer(t, c)
-	share := aggregator.GuestConfig{Name: "a", VRAM: vramSize, Map: aperture.MapAll}
-	for range 2 {
-		v, err := serve.NewVirtual(agg, share, devmodel.Config{PCI: pci})
-		require.NoError(t, err)
-		s := &side{function: v.GPU, maps: v, stats: &v.Guest.Stats().Windows.Mapped}
-		s.attach(t)
-		d := drive(t, s)
-		d.show(d.bar3, 0, dataAt, 4, true)
-		require.Equal(t, make([]byte, 4*page), d.read(3, 0, 4*page))
-		d.write(3, 0, bytes.Repeat(secret, 4))
-		s.detach(t)
-		require.NoError(t, v.Close())
-	}
-	require.NoError(t, agg.Close())
-	require.NoError(t, c.Close())
 }
 
 // TestSealed: a client can neither truncate its windows' files under the card nor unseal
@@ -338,45 +310,4 @@ func TestPollArea(t *testing.T) {
 		s.wr(0x2254, 1<<28|1)
 		require.EqualValues(t, 1, s.stats.PollArea[aperture.BAR1].Load())
 	})
-}
-
-// romSize is the size of the ROM in its window, in whole pages.
-func romSize(t *testing.T) uint64 {
-	rom, err := firmware.Build(firmware.GF100(firmware.Options{}))
-	require.NoError(t, err)
-	return (uint64(len(rom)) + page - 1) / page * page
-}
-
-// TestParts: each part can be mapped alone, and the others are not offered.
-func TestParts(t *testing.T) {
-	for _, c := range []struct {
-		m    aperture.Map
-		want []uint64 // BAR, first byte, size
-	}{
-		{aperture.MapNone, nil},
-		{aperture.MapBAR1, []uint64{1, pollSize, bar1Size - pollSize}},
-		{aperture.MapBAR3, []uint64{3, 0, bar3Size}},
-		{aperture.MapPRAMIN, []uint64{0, pramin, praminSize}},
-		{aperture.MapROM, []uint64{0, 0x300000, romSize(t)}},
-		{aperture.MapROM | aperture.MapPRAMIN, []uint64{0, 0x300000, romSize(t), 0, pramin, praminSize}},
-		{aperture.MapAll, []uint64{0, 0x300000, romSize(t), 0, pramin, praminSize, 1, pollSize, bar1Size - pollSize, 3, 0, bar3Size}},
-	} {
-		for name, make := range setups {
-			t.Run(name+" "+c.m.String(), func(t *testing.T) {
-				s := make(t, offer{Map: c.m})
-				var got []uint64
-				for _, m := range s.mapped {
-					got = append(got, uint64(m.bar), m.off, uint64(len(m.mem)))
-				}
-				require.Equal(t, c.want, got)
-				d := drive(t, s)
-				d.show(d.bar3, 0, dataAt, 1, true)
-				d.show(d.bar1, pollSize/page, dataAt, 1, true)
-				d.write(3, 0, secret)
-				d.barrier()
-				require.Equal(t, secret, d.read(1, pollSize, page))
-				require.Equal(t, secret, d.peek(dataAt, page))
-			})
-		}
-	}
 }

@@ -1,7 +1,6 @@
 package windows
 
 import (
-	"context"
 	"encoding/binary"
 	"math/rand/v2"
 	"sync/atomic"
@@ -17,9 +16,13 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/passthrough"
 	"github.com/umbra-gpu/umbra/devmodel/guest"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
+	"github.com/umbra-gpu/umbra/tests/rig"
 	"github.com/umbra-gpu/umbra/tests/scale"
 	"github.com/umbra-gpu/umbra/tests/testserver"
 )
+
+// client maps what it is offered.
+var client = guest.Config{RAM: 4 << 20, Map: true}
 
 // TestMovesLoseNoByte: while pages move to and from BAR3, a processor stores into them
 // through BAR1 and engines through their tables, each byte once. In the end every byte
@@ -35,12 +38,8 @@ func TestMovesLoseNoByte(t *testing.T) {
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	g := attachTo(t, s.Socket())
-	space, err := g.NewSpace()
-	require.NoError(t, err)
-	from, err := g.AllocRAM(pages * half)
-	require.NoError(t, err)
-	require.NoError(t, space.Map(fromVA, from, guest.Small))
+	g := rig.Attach(t, s.Socket(), client)
+	from := g.BufferRAM(fromVA, pages*half)
 	var to [both + 1]*guest.Buffer
 	var mem [both][]byte
 	for i := range to {
@@ -48,17 +47,14 @@ func TestMovesLoseNoByte(t *testing.T) {
 		if i == both {
 			size = (pages - both) * page
 		}
-		to[i], err = g.AllocVRAM(size)
-		require.NoError(t, err)
-		require.NoError(t, space.Map(toVA+uint64(i)*page, to[i], guest.Small))
+		to[i] = g.Buffer(toVA+uint64(i)*page, size, guest.Small)
 		if i < both {
 			at, err := to[i].BAR1()
 			require.NoError(t, err)
 			mem[i] = g.Mapped(1, at)[:page]
 		}
 	}
-	ch, err := g.NewChannelWith(1, space, guest.ChannelConfig{RingLog2: 12, Push: 256 << 10})
-	require.NoError(t, err)
+	ch := g.Channel(1, guest.ChannelConfig{RingLog2: 12, Push: 256 << 10})
 
 	stats := s.Device.Shown()
 	var hide [both + 1]func() error // of the buffers that are in BAR3
@@ -146,26 +142,13 @@ func TestRebindsLoseNoByte(t *testing.T) {
 		inst         = 0x3000 + 8*id // NV_PCCSR_CHANNEL_INST
 	)
 	rounds := scale.Of(4, 20)
-	s, err := testserver.NewSharedWith(testserver.SharedConfig{
-		Card: soft.Config{VRAM: 2 * vramSize}, Plant: func(c *soft.Card) card.Registers { return slowCard{c} },
-	})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	require.NoError(t, s.AddGPU(aggregator.GuestConfig{Name: "a", VRAM: vramSize, Map: aperture.MapBAR1 | aperture.MapBAR3}))
-	g := attachTo(t, s.GPUs[0].Socket)
-	space, err := g.NewSpace()
-	require.NoError(t, err)
-	to, err := g.AllocVRAM(pages * page)
-	require.NoError(t, err)
-	from, err := g.AllocRAM(pages * page)
-	require.NoError(t, err)
-	require.NoError(t, space.Map(toVA, to, guest.Small))
-	require.NoError(t, space.Map(fromVA, from, guest.Small))
+	s := rig.New(t, testserver.SharedConfig{Plant: func(c *soft.Card) card.Registers { return slowCard{c} }})
+	g := s.Attach(s.Add(aggregator.GuestConfig{Name: "a", Map: aperture.MapBAR1 | aperture.MapBAR3}), client)
+	to, from := g.Buffer(toVA, pages*page, guest.Small), g.BufferRAM(fromVA, pages*page)
 	at, err := to.BAR1()
 	require.NoError(t, err)
 	mem := g.Mapped(1, at)[:to.Size]
-	ch, err := g.NewChannelWith(id, space, guest.ChannelConfig{RingRAM: true, PushRAM: true, RingLog2: 12, Push: 256 << 10})
-	require.NoError(t, err)
+	ch := g.Channel(id, guest.ChannelConfig{RingRAM: true, PushRAM: true, RingLog2: 12, Push: 256 << 10})
 	require.NoError(t, ch.Finish())
 
 	stats := s.GPUs[0].Guest.Stats()
@@ -224,12 +207,4 @@ func TestRebindsLoseNoByte(t *testing.T) {
 	require.GreaterOrEqual(t, stats.FIFO.Binds.Load()-binds, uint64(2*rounds))
 	require.Zero(t, stats.Windows.Mapped.TooFast.Load())
 	require.Empty(t, s.GPUs[0].Guest.QuarantineReason())
-}
-
-func attachTo(t *testing.T, socket string) *guest.Guest {
-	t.Helper()
-	g, err := guest.Attach(context.Background(), socket, guest.Config{RAM: 4 << 20, Map: true, Timeout: patience})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, g.Close()) })
-	return g
 }

@@ -3,7 +3,6 @@ package windows
 import (
 	"encoding/binary"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -18,6 +17,7 @@ import (
 	"github.com/umbra-gpu/umbra/devmodel"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
+	"github.com/umbra-gpu/umbra/tests/rig"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -52,7 +52,7 @@ type mapping struct {
 }
 
 // patience bounds waits for events that must happen, on a machine that also has other work.
-const patience = time.Minute
+const patience = rig.Patience
 
 // The GPUs are small, so that a few pages meet often.
 const (
