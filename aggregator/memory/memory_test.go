@@ -1,12 +1,19 @@
 package memory
 
 import (
+	"bytes"
+	"encoding/binary"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/aggregator/channel"
 	"github.com/umbra-gpu/umbra/aggregator/vram"
+	"github.com/umbra-gpu/umbra/shadowpt"
+	"github.com/umbra-gpu/umbra/tests/fakecard"
 )
 
 // relocations is a card that records moves of pages, and makes none.
@@ -32,4 +39,59 @@ func TestMovesEndWithExtents(t *testing.T) {
 		{Addr: 128 * k, Size: 128 * k, Off: 260 * k},
 		{Addr: 1024 * k, Size: 252 * k, Off: 388 * k},
 	}, cards.list)
+}
+
+// silent is told of writes, and does not care.
+type silent struct{}
+
+func (silent) Wrote(uint64, uint64) {}
+
+// TestMemoryOverExtents compares accesses of VRAM in pieces with a plain slice. They cross extents, and
+// those that cross the end of the memory fail; none leaves it. The card gets an address only of what lies
+// in one extent.
+func TestMemoryOverExtents(t *testing.T) {
+	const k, size = 1 << 10, 1 << 20
+	c := fakecard.New(4 << 20)
+	for i := range c.Bytes {
+		c.Bytes[i] = 0xa5 // of others
+	}
+	e := vram.NewExtents([]card.Run{{Addr: 512 * k, Size: 256 * k}, {Addr: 128 * k, Size: 256 * k}, {Addr: 1024 * k, Size: 512 * k}})
+	m := New(c, e, nil, silent{})
+	require.NoError(t, m.Scrub())
+	model := make([]byte, size)
+	rapid.Check(t, func(t *rapid.T) {
+		p := rapid.SliceOfN(rapid.Byte(), 1, 64).Draw(t, "data")
+		p = bytes.Repeat(p, rapid.SampledFrom([]int{1, 8, 5000}).Draw(t, "times"))
+		n := uint64(len(p))
+		end := rapid.SampledFrom(e.List()).Draw(t, "extent")
+		addr := end.Guest + end.Size - rapid.Uint64Range(0, min(n+8, end.Guest+end.Size)).Draw(t, "before its end")
+		if rapid.IntRange(0, 9).Draw(t, "far") == 0 {
+			addr += 1 << rapid.IntRange(20, 63).Draw(t, "by")
+		}
+		fits, got := addr < size && n <= size-addr, make([]byte, n)
+		require.Equal(t, fits, m.Write(shadowpt.VRAM, addr, p))
+		require.Equal(t, fits, m.Read(shadowpt.VRAM, addr, got))
+		require.Equal(t, fits, m.SameTable(shadowpt.VRAM, addr, p))
+		i := slices.IndexFunc(e.List(), func(e vram.Extent) bool { return addr >= e.Guest && addr < e.Guest+e.Size && n <= e.Guest+e.Size-addr })
+		at, one := m.Translate(shadowpt.VRAM, addr, n, true)
+		require.Equal(t, i >= 0, one, "%d bytes at %#x are in one extent", n, addr)
+		require.True(t, !one || at == e.List()[i].Card+addr-e.List()[i].Guest)
+		v, ok := m.Peek(addr)
+		if fits {
+			require.Equal(t, p, got)
+			copy(model[addr:], p)
+		}
+		if ok {
+			require.Equal(t, binary.LittleEndian.Uint32(model[addr:]), v)
+		}
+		m.Update(addr, []channel.Word{{Offset: 0, Value: v + 1}})
+		if ok {
+			binary.LittleEndian.PutUint32(model[addr:], v+1)
+		}
+	})
+	others := bytes.Repeat([]byte{0xa5}, len(c.Bytes))
+	for _, e := range e.List() {
+		copy(others[e.Card:], model[e.Guest:][:e.Size])
+	}
+	require.True(t, bytes.Equal(others, c.Bytes), "memory of others was written, or a write was lost")
 }
