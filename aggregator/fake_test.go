@@ -28,7 +28,7 @@ type (
 	regWrite = fakecard.Write
 )
 
-var invalidates, runlists, preempts = fakecard.Invalidates, fakecard.Runlists, fakecard.Preempts
+var invalidates, preempts = fakecard.Invalidates, fakecard.Preempts
 
 var (
 	regInvalidate = fakecard.Reg("NV_PFB_PRI_MMU_INVALIDATE")

@@ -16,7 +16,7 @@ import (
 )
 
 // TestRunlist: a guest's runlist says which of its own channels run, also of those that it binds
-// later, and no other's.
+// later, and no other's. None does while its PFIFO is off.
 func TestRunlist(t *testing.T) {
 	a, f := newAgg(t, Options{})
 	g, ev := addGuest(t, a, "a")
@@ -54,6 +54,15 @@ func TestRunlist(t *testing.T) {
 	g.Enable(1, true)
 	run(2)
 	list(t, g, 1, 2)
+	run(1, 2)
+	g.Schedule(false)
+	bindAt(g, 1, instAt+gf100.InstanceSize)
+	settle(g)
+	g.Enable(1, true)
+	g.Enable(2, true)
+	run()
+	g.Schedule(true)
+	settle(g)
 	run(1, 2)
 }
 

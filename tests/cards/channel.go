@@ -289,7 +289,7 @@ func (ch *channel) method(subch uint8, method uint16, data uint32) {
 		ch.refuse(gf100.PBDMAIntrMethod, name, data)
 	case !o.bound:
 		ch.refuse(gf100.PBDMAIntrEmptySubch, name, data)
-	case !ch.d.cfg.DisableEngines:
+	default:
 		out, f := engine.Illegal, &ch.gr.Fault
 		if o.engine == gf100.EngineGR {
 			out = ch.gr.Method(&ch.env, o.class, uint32(method), data)

@@ -63,7 +63,7 @@ type event struct {
 
 var _ card.GPU = (*Direct)(nil)
 
-// NewDirect makes a card. It uses VRAM, Watch and DisableEngines of the configuration.
+// NewDirect makes a card. It uses VRAM and Watch of the configuration.
 func NewDirect(cfg soft.Config) *Direct {
 	d := &Direct{cfg: cfg, start: time.Now(), wake: make(chan struct{}, 1), closing: make(chan struct{}), nextTable: firstTable}
 	for at := uint64(firstBank); uint64(len(d.banks))*bankSize < cfg.VRAM; at += bankStride {

@@ -2,7 +2,6 @@ package isolation
 
 import (
 	"fmt"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -37,16 +36,6 @@ func park(s *rig.Rig, e *testserver.Endpoint, t *testing.T, channels int) {
 		require.NoError(t, ch.Finish())
 		require.NoError(t, ch.Submit(new(guest.Push).Semaphore(rig.SrcVA, 1, guest.SemAcquire).Words...))
 	}
-}
-
-// writes counts trapped writes. How often a guest reads while it waits depends on time.
-func writes(of []*testserver.Endpoint) (n uint64) {
-	for _, e := range of {
-		for _, r := range e.Traps() {
-			n += r.Writes
-		}
-	}
-	return n
 }
 
 // fences has a guest copy and wait for a fence, n times. It returns the events that the guest got.
@@ -94,38 +83,5 @@ func TestEventsReachTheirOwnerAlone(t *testing.T) {
 				require.LessOrEqual(t, events, n+c.others)
 			})
 		}
-	}
-}
-
-// TestCrowdCostsNoTraps: a guest's work costs as many events in a crowd as alone, and as many trapped
-// writes but for the few by which handlers of its own events differ. One event of a single neighbour
-// for each of its own would double them.
-func TestCrowdCostsNoTraps(t *testing.T) {
-	const n = 10
-	var alone uint64
-	for _, size := range scale.Of([]int{1, 8}, []int{1, 2, 4, 8, 16, 32}) {
-		s := street(t, testserver.SharedConfig{}, size)
-		all, events, errs := make([]*rig.Copier, size), make([]uint64, size), make([]error, size)
-		for i := range all {
-			var err error
-			all[i], err = copier(s.GPUs[i], i)
-			require.NoError(t, err)
-			defer all[i].Close()
-		}
-		before := writes(s.GPUs)
-		var wg sync.WaitGroup
-		for i, v := range all {
-			wg.Go(func() { events[i], errs[i] = fences(v, s.GPUs[i], n) })
-		}
-		wg.Wait()
-		sum := writes(s.GPUs) - before
-		for i, err := range errs {
-			require.NoError(t, err)
-			require.LessOrEqual(t, events[i], uint64(n), "of %d guests", size)
-		}
-		if size == 1 {
-			alone = sum
-		}
-		require.LessOrEqual(t, sum, alone*uint64(size)*3/2, "writes of %d guests", size)
 	}
 }

@@ -196,57 +196,6 @@ func TestLiveChanges(t *testing.T) {
 	require.Equal(t, count(sent)-submitted, launches()-done, "lost, or done twice")
 }
 
-// A request that does not end costs its channel. Its guest's other channel and other guests
-// continue.
-func TestRunaway(t *testing.T) {
-	cfg := sched.Default()
-	cfg.Watchdog.Limit, cfg.Watchdog.Grace = 200*time.Millisecond, 500*time.Millisecond
-	s := newServer(t, cfg)
-	bad, good := s.add("bad", sched.NodeConfig{}), s.add("good", sched.NodeConfig{})
-	other := bad.channel(2)
-	lines := s.lines(good, time.Millisecond)
-	run(t, []*client{good}, []uint32{lines}, func() {
-		require.NoError(t, bad.request(bad.ch, endless))
-		var stopped *guest.ChannelError
-		require.ErrorAs(t, bad.ch.Finish(), &stopped)
-		require.Equal(t, 1, stopped.Fault.Channel)
-		n := good.ended.Load()
-		require.NoError(t, bad.request(other, lines))
-		require.NoError(t, other.Finish())
-		require.Eventually(t, func() bool { return good.ended.Load() > n+100 }, timeout, time.Millisecond)
-	})
-	require.Equal(t, uint64(1), bad.GPU.Stats().Runaways.Load())
-	require.Zero(t, good.GPU.Stats().Runaways.Load())
-	require.Empty(t, bad.GPU.QuarantineReason())
-	require.Equal(t, uint64(1), s.Agg.ScheduleCounts().Runaways)
-	require.NoError(t, bad.ch.Close())
-	bad.ch = bad.channel(1)
-	require.NoError(t, bad.request(bad.ch, lines))
-	bad.finish()
-}
-
-// A channel that waits for a semaphore does not keep others from the card, not even the
-// channel that releases it.
-func TestSemaphore(t *testing.T) {
-	for p := sched.None; p <= sched.DFQ; p++ {
-		t.Run(p.String(), func(t *testing.T) {
-			s := newServer(t, withPolicy(p))
-			a, b := s.add("a", sched.NodeConfig{}), s.add("b", sched.NodeConfig{})
-			second := a.channel(2)
-			lines := s.lines(b, 500*time.Microsecond)
-			run(t, []*client{b}, []uint32{lines}, func() {
-				for i := range uint32(10) {
-					require.NoError(t, a.ch.Submit(new(guest.Push).Semaphore(semVA, i+1, guest.SemAcquire).Words...))
-					require.NoError(t, a.request(a.ch, lines))
-					s.onCard(a)
-					require.NoError(t, second.Submit(new(guest.Push).Semaphore(semVA, i+1, guest.SemRelease).Words...))
-					a.finish()
-				}
-			})
-		})
-	}
-}
-
 // A request that takes minutes does not stop another guest, and goes on: neither is it ended, nor
 // begun again.
 func TestLongRequestIsPaused(t *testing.T) {

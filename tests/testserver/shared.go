@@ -22,8 +22,7 @@ type SharedConfig struct {
 	Card soft.Config
 	// Plant puts another before the card, to look on or to do something wrong.
 	Plant func(*soft.Card) card.Registers
-	// Direct makes a card without registers instead, which has VRAM, Watch and
-	// DisableEngines of Card.
+	// Direct makes a card without registers instead, which has VRAM and Watch of Card.
 	Direct bool
 	Limits aggregator.Options
 	Driver driver.Options
