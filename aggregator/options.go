@@ -37,8 +37,6 @@ type Options struct {
 	Scheduler *sched.Config
 	// Clock is the scheduler's time; nil is the time since New.
 	Clock func() time.Duration
-
-	alarm gate.Alarm // for the scheduler; nil is a timer
 }
 
 // complete fills in defaults.
