@@ -62,6 +62,21 @@ func TestChannelsLeaveInline(t *testing.T) {
 	require.Equal(t, before+1, g.rounds())
 	require.True(t, f.Enabled(two))
 	require.False(t, f.Enabled(one), "its driver has stopped it")
+
+	// While a round is under way, the worker does what is asked meanwhile.
+	f.Hold(fakecard.Runlists, true)
+	bindAt(g, 4, writeInstance(t, g, 4, dirAt, 0))
+	eventually(t, g, func() bool { return g.work.current.Bind.Has(4) })
+	f.Forget()
+	g.Preempt(3)
+	commit(t, g, 1, 3)
+	require.True(t, g.PreemptPending() && g.RunlistPending())
+	require.Empty(t, f.WritesTo(preempts, 4))
+	f.Hold(fakecard.Runlists, false)
+	settleRound(g)
+	require.NotNil(t, g.cardChannel(4))
+	require.Len(t, f.WritesTo(preempts, 4), 2)
+	require.False(t, f.Enabled(two))
 }
 
 // slowCard leaves the preempts that are written while on is set pending until end is called.

@@ -95,7 +95,7 @@ func TestScheduling(t *testing.T) {
 }
 
 // TestFaultTrigger: a guest triggers the fault of an engine that its own channel and
-// its neighbour's both use. Only its own channel faults.
+// its neighbour's both use. Only its own channel faults, and it sees no other.
 func TestFaultTrigger(t *testing.T) {
 	s, gs, chs := couple(t, soft.Config{})
 	raw := gs[0].Raw()
@@ -103,6 +103,16 @@ func TestFaultTrigger(t *testing.T) {
 	trigger := uint32(0x2a30 + 4*gf100.EngineCE0)
 	require.NoError(t, raw.SetReg(trigger, 0x100)) // none of its channels is on the engine yet
 	var stopped *guest.ChannelError
+	const large, size = 0x4000_0000, 4 << 20
+	other := gs[1].Channel(3, guest.ChannelConfig{})
+	gs[1].Buffer(large, 2*size, guest.Big)
+	require.Eventually(t, func() bool {
+		for range 8 {
+			require.NoError(t, other.Copy(guest.CE0, large, large+size, size))
+		}
+		return gs[1].Raw().Reg(status) == gf100.EngineBusy|3
+	}, wait, tick/1000)
+	require.Zero(t, raw.Reg(status), "a neighbour's channel")
 	require.Eventually(t, func() bool {
 		for range 50 {
 			require.NoError(t, chs[0].Copy(guest.CE0, fifoDst, fifoSrc, fifoBytes))
