@@ -135,7 +135,7 @@ func TestReset(t *testing.T) {
 	require.False(t, f.Enabled(number(g, 1)))
 }
 
-// TestFailedChannels: a channel that faulted gets no doorbell, for a step under way would execute what was
+// TestFailedChannels: errors come in the guest's own names. A channel that faulted gets no doorbell, for a step under way would execute what was
 // submitted after the fault, until it is bound again. A refused method that was not skipped is refused
 // again when its channel may run.
 func TestFailedChannels(t *testing.T) {
@@ -153,6 +153,7 @@ func TestFailedChannels(t *testing.T) {
 	g.Retry(7)
 	refused(2)
 	require.Equal(t, ev.pbdma[0], ev.pbdma[1])
+	require.EqualValues(t, 7, ev.pbdma[0].Channel)
 	g.Enable(7, false)
 	g.Retry(7)
 	settle(g)
@@ -162,7 +163,8 @@ func TestFailedChannels(t *testing.T) {
 	g.Resume(7)
 	require.True(t, f.Enabled(ch.Card().ID()))
 
-	ch.MMUFault(gf100.MMUFault{})
+	ch.MMUFault(gf100.MMUFault{VA: 5})
+	require.Eventually(t, ev.saw(func() bool { return ev.faults[7] == gf100.MMUFault{VA: 5, Inst: ch.Inst} }), patience, tick)
 	g.Resume(7)
 	require.False(t, f.Enabled(ch.Card().ID()))
 	store(g, 7, 9)
