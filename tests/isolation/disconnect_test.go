@@ -10,7 +10,7 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
-	"github.com/umbra-gpu/umbra/aggregator/card/soft"
+	"github.com/umbra-gpu/umbra/tests/rig"
 	"github.com/umbra-gpu/umbra/tests/scale"
 	"github.com/umbra-gpu/umbra/tests/testserver"
 	"github.com/umbra-gpu/umbra/vfiouser"
@@ -21,13 +21,10 @@ import (
 // that it mapped, while the server scrubs its memory. The next client reads zeros.
 func TestWritesAfterDisconnect(t *testing.T) {
 	const pramin, praminSize = 0x700000, 1 << 20
-	s, err := testserver.NewShared(soft.Config{VRAM: 256 << 20}, 0, 0)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	require.NoError(t, s.AddGPU(aggregator.GuestConfig{Name: "a", VRAM: guestVRAM, Map: aperture.MapPRAMIN}))
-	endpoint := s.GPUs[0]
+	endpoint := rig.New(t, testserver.SharedConfig{}).Add(aggregator.GuestConfig{Name: "a", Map: aperture.MapPRAMIN})
 	dial := func() (c *client.Client) {
 		require.Eventually(t, func() bool { // the server may not have ended the previous client
+			var err error
 			c, err = client.Dial(endpoint.Socket, nil)
 			return err == nil
 		}, wait, tick/10)

@@ -27,7 +27,7 @@ func street(t *testing.T, cfg testserver.SharedConfig, n int) *rig.Rig {
 }
 
 // park attaches a guest whose channels wait at a semaphore that nobody releases.
-func park(s *rig.Rig, e *testserver.Endpoint, t *testing.T, channels int) {
+func park(t *testing.T, s *rig.Rig, e *testserver.Endpoint, channels int) {
 	t.Helper()
 	g := s.Attach(e, guest.Config{RAM: 1 << 20, Map: true})
 	g.BufferRAM(rig.SrcVA, 4096)
@@ -74,7 +74,7 @@ func TestEventsReachTheirOwnerAlone(t *testing.T) {
 				v, err := copier(s.GPUs[1], 1)
 				require.NoError(t, err)
 				defer v.Close()
-				park(s, s.GPUs[0], t, channels)
+				park(t, s, s.GPUs[0], channels)
 				neighbour := &s.GPUs[0].Guest.Stats().EngineEvents
 				before := neighbour.Load()
 				events, err := fences(v, s.GPUs[1], n)
