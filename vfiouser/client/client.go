@@ -66,6 +66,7 @@ type Client struct {
 	mu    sync.Mutex
 	opts  Options
 	fd    int
+	fdMu  sync.Mutex // Shutdown against Close; after mu
 	id    uint16
 	caps  Capabilities
 	maps  []mapping // for the server's DMA, by address
@@ -194,6 +195,8 @@ func (c *Client) Close() error {
 	defer c.mu.Unlock()
 	closeFDs(c.fds)
 	c.fds = nil
+	c.fdMu.Lock()
+	defer c.fdMu.Unlock()
 	if c.fd < 0 {
 		return nil
 	}
@@ -481,8 +484,16 @@ func closeFDs(fds []int) {
 	}
 }
 
-// Shutdown ends the connection both ways, and with it calls that wait. Close is still due.
-func (c *Client) Shutdown() error { return unix.Shutdown(c.fd, unix.SHUT_RDWR) }
+// Shutdown ends the connection both ways, and with it calls that wait. Close is still due. Any
+// goroutine may call it, also beside or after Close.
+func (c *Client) Shutdown() error {
+	c.fdMu.Lock()
+	defer c.fdMu.Unlock()
+	if c.fd < 0 {
+		return nil
+	}
+	return unix.Shutdown(c.fd, unix.SHUT_RDWR)
+}
 
 // Buffered reports whether more has arrived than the messages that were returned.
 func (c *Client) Buffered() bool {
