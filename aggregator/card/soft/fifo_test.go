@@ -2,7 +2,6 @@ package soft_test
 
 import (
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
@@ -65,145 +64,6 @@ func TestChannelRequirements(t *testing.T) {
 	}
 }
 
-func TestRunlistPendingAndInterrupt(t *testing.T) {
-	r, c := newChannelRig(t, soft.Config{})
-	c.endless()
-	r.running()
-	for range 10 {
-		r.commit()
-		r.eventually("update done", func() bool { return r.rd(0x227c)&(1<<20) == 0 })
-		// nouveau before 6.2 sleeps until the interrupt: it must not come before
-		// the bit is clear, and it must come.
-		require.NotZero(t, r.rd(0x2a00)&(1<<28))
-		require.NotZero(t, r.rd(0x2100)&(1<<30))
-		r.wr(0x2a00, 1<<28)
-		require.Zero(t, r.rd(0x2100)&(1<<30))
-		r.stopped()
-		r.commit(1)
-		r.eventually("interrupt", func() bool { return r.rd(0x2a00)&(1<<28) != 0 })
-		require.Zero(t, r.rd(0x227c)&(1<<20))
-		r.wr(0x2a00, 1<<28)
-		r.running()
-	}
-}
-
-func TestRunlistAnywhere(t *testing.T) {
-	r, c := newChannelRig(t, soft.Config{})
-	// listed reports whether the channel runs; if it does, its result must be right in the
-	// end.
-	listed := func(want bool, list string) {
-		t.Helper()
-		v := c.semaphore(0) + 1
-		c.submit(release(0, v)...)
-		if want {
-			r.eventually(list, func() bool { return c.semaphore(0) == v })
-		} else {
-			r.steady(list, func() bool { return c.semaphore(0) != v })
-		}
-	}
-	r.host.store(0x1000, 1)
-	r.host.store(0x1004, 4)
-	commit := func(base, n uint32) {
-		r.wr(0x2270, base)
-		r.wr(0x2274, n)
-		r.eventually("update done", func() bool { return r.rd(0x2a00)&(1<<28) != 0 })
-		r.wr(0x2a00, 1<<28)
-	}
-	commit(3<<28|1, 1)
-	listed(true, "a list in system memory")
-	commit(3<<28|0xfffffff, 1)
-	listed(false, "a list where no memory is")
-	commit(3<<28|1, 1)
-	listed(true, "the first list")
-	commit(0xffffff, 0xfff)
-	listed(false, "a list past the end of VRAM")
-	r.vramWrite(64<<20-8, []byte{1, 0, 0, 0, 4, 0, 0, 0})
-	commit((64<<20-4096)>>12, 128)
-	listed(false, "a list that reaches over the end")
-	commit((64<<20-4096)>>12, 512)
-	commit(1<<28|1, 1)
-	listed(false, "a list in another card's memory")
-	list := r.alloc(4096)
-	r.vramWrite32(list, 0xffffffff)
-	r.vramWrite32(list+8, 128)
-	r.vramWrite32(list+16, 1)
-	commit(uint32(list>>12), 3)
-	listed(true, "channels that do not exist are passed over")
-}
-
-func TestPreempt(t *testing.T) {
-	r, cs := newChannels(t, 3)
-	for _, c := range cs {
-		c.endless()
-	}
-	r.running()
-	for range 20 {
-		for _, c := range cs {
-			c.disable()
-			c.kick()
-			require.Zero(t, r.rd(0x3004+c.id*8)&(1<<28), "it has left")
-		}
-		require.Zero(t, r.rd(0x2640))
-		r.stopped()
-		for _, c := range cs {
-			c.enable()
-		}
-		r.running()
-	}
-	// Two at the same time: pending means the last one.
-	cs[0].disable()
-	cs[1].disable()
-	for _, id := range []uint32{1, 2} {
-		r.wr(0x2634, id)
-	}
-	for _, id := range []uint32{2, 1} {
-		r.wr(0x2634, id)
-		r.eventually("it left", func() bool { return r.rd(0x2634)&(1<<20) == 0 })
-		require.Zero(t, r.rd(0x3004+id*8)&(1<<28))
-	}
-	r.wr(0x2634, 99) // a channel that does not exist
-	require.Equal(t, uint32(99), r.rd(0x2634))
-}
-
-// Everything about a channel survives unbinding: it is bound again in the middle
-// of a packet, of inline data, of a wait.
-func TestRebindKeepsTheContext(t *testing.T) {
-	rebind := func(r *rig, c *testChannel) {
-		c.disable()
-		c.kick()
-		r.runlist()
-		c.unbind()
-		c.bind()
-		c.enable()
-		r.runlist(1)
-	}
-	r, c := newChannelRig(t, soft.Config{})
-	c.submit(cat(incr(2, 0, classM2MF), incr(2, 0x238, 0, vaRAM), incr(2, 0x31c, 8, 1), incr(2, 0x300, 0x111), []uint32{header(3, 2, 2, 0x304), 0x11223344})...)
-	c.drained()
-	rebind(r, c)
-	c.submit(cat([]uint32{0x55667788}, acquire(0, 1, opAcquire), release(1, 1))...)
-	r.eventually("the rest of the packet is inline data", func() bool { return r.host.load(4) == 0x55667788 })
-	require.Equal(t, uint32(0x11223344), r.host.load(0))
-	r.eventually("it waits", func() bool { return r.card.Stats().AcquireWaits.Load() == 1 })
-	rebind(r, c)
-	r.steady("it waits on", func() bool { return c.semaphore(1) == 0 })
-	r.vramWrite32(c.sem, 1)
-	c.waitSemaphore(1, 1)
-
-	// A rewritten block is another channel.
-	c.disable()
-	c.kick()
-	c.unbind()
-	c.ramfc(func(b []byte) {
-		gf100.InstTokenLo.Put(b, 0)
-		gf100.InstTokenHi.Put(b, 0)
-	})
-	c.bind()
-	c.enable()
-	c.submit(incr(2, 0x238, 0)...)
-	r.pbdmaError(gf100.PBDMAIntrEmptySubch, 2, 0x238, 0)
-}
-
 // The saved channels of one owner displace only the oldest of the same owner. An owner
 // cannot name another's.
 func TestContextsByOwner(t *testing.T) {
@@ -262,18 +122,6 @@ func TestContextsByOwner(t *testing.T) {
 		r.answer()
 		c.drained()
 	}
-}
-
-func TestContextsAreBounded(t *testing.T) {
-	r, c := newChannelRig(t, soft.Config{})
-	for i := range uint32(400) {
-		inst := r.alloc(gf100.InstanceSize)
-		r.wr(0x3000+2*8, 0xc0000000|uint32(inst>>12))
-		if i%2 == 0 {
-			r.wr(0x3000+2*8, 0)
-		}
-	}
-	c.alive()
 }
 
 // A driver that restores its memory after a reset finds its channels as they were, and the class
@@ -404,29 +252,4 @@ func TestDoorbells(t *testing.T) {
 		}
 		c.alive()
 	})
-}
-
-// An invalidate is done when no step under way began before it that uses the directory.
-func TestInvalidateWaitsForSteps(t *testing.T) {
-	r, c := newChannelRig(t, soft.Config{})
-	c.endless()
-	r.running()
-	held, begin := 0, time.Now()
-	r.wr(0x100cb8, uint32(c.space.dir>>12)<<4)
-	// Steps are short: on a busy machine the engine may have had no processor each time.
-	for i := 0; i < 100 || held == 0 && time.Since(begin) < time.Minute; i++ {
-		r.wr(0x100cbc, 1<<31|1)
-		if r.rd(0x100c80)&(1<<15) == 0 {
-			held++
-		}
-		r.eventually("done", func() bool { return r.rd(0x100c80)&(1<<15) != 0 })
-	}
-	require.NotZero(t, held, "a step was under way at least once")
-
-	// Afterwards the channel cannot reach the page.
-	c.space.mapVRAM(vaRAM, c.data, 1<<20)
-	r.flush()
-	clear(r.host.ram)
-	r.running()
-	r.steady("nothing arrives where the page was", func() bool { return r.host.load(0) == 0 })
 }

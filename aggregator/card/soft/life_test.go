@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
-	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
 
 func TestConfigIsChecked(t *testing.T) {
@@ -128,21 +127,6 @@ func TestMapDMAWaitsForNoStep(t *testing.T) {
 	}
 }
 
-// An access to the BARs of a card without a host does not wake it: its channels could only
-// be queued again and again.
-func TestNoStepsWithoutHost(t *testing.T) {
-	r, c := newChannelRig(t, soft.Config{})
-	c.endless()
-	r.running()
-	r.card.DetachHost()
-	rests := func() bool { return r.rd(0x3004+c.id*8)&(1<<28) == 0 && r.card.Queued() == 0 }
-	r.eventually("it has left", rests)
-	r.steady("no turns without a host", rests)
-	r.card.AttachHost(r.host)
-	r.rd(0x2640)
-	r.running()
-}
-
 func TestAttachReportsLine(t *testing.T) {
 	r, c := newChannelRig(t, soft.Config{})
 	c.submit(incr(0, 0x20, 0)...)
@@ -197,34 +181,6 @@ func TestResetInMidCopy(t *testing.T) {
 	}
 }
 
-func TestUnitResets(t *testing.T) {
-	t.Run("PFIFO", func(t *testing.T) {
-		r, c := newChannelRig(t, soft.Config{})
-		c.endless()
-		r.running()
-		r.wr(0x200, ^uint32(1<<8))
-		r.wr(0x200, ^uint32(0))
-		r.eventually("left", func() bool { return r.rd(0x227c)&(1<<20) == 0 })
-		r.stopped()
-		require.Zero(t, r.rd(0x2200)|r.rd(0x2140)|r.rd(0x3000+8)|r.rd(0x3004+8)|r.rd(0x2100))
-		require.Equal(t, uint32(7), r.rd(0x2204))
-		r.start()
-		c.ramfc(func(b []byte) { gf100.InstTokenLo.Put(b, 0); gf100.InstGPGet.Put(b, c.put) })
-		c.bind()
-		c.enable()
-		r.runlist(1)
-		c.alive()
-	})
-	t.Run("PGRAPH of a channel that copies", func(t *testing.T) {
-		r, c := newChannelRig(t, soft.Config{})
-		c.endless()
-		r.running()
-		r.wr(0x200, ^uint32(1<<12))
-		r.wr(0x200, ^uint32(0))
-		r.running()
-	})
-}
-
 func TestLargeVRAMIsSparse(t *testing.T) {
 	r := newRig(t, soft.Config{VRAM: 6 << 30})
 	c := r.newChannel(1, r.bar1())
@@ -241,20 +197,6 @@ func TestLargeVRAMIsSparse(t *testing.T) {
 	runtime.ReadMemStats(&after)
 	require.Less(t, after.HeapAlloc, before.HeapAlloc+64<<20)
 	require.NoError(t, r.card.Reset())
-}
-
-// Two cards share nothing.
-func TestTwoCards(t *testing.T) {
-	a, ca := newChannelRig(t, soft.Config{})
-	b, cb := newChannelRig(t, soft.Config{VRAM: 128 << 20})
-	ca.endless()
-	a.running()
-	cb.submit(cat(incr(2, 0, classM2MF), copyM2MF(vaRAM, vaHole, 4))...)
-	b.mmuFault(slotGR, cb.inst, vaHole, clientDispatch, false, 2)
-	require.Zero(t, a.rd(0x259c))
-	require.Zero(t, b.bytes())
-	require.NoError(t, b.card.Reset())
-	a.running()
 }
 
 // TestHostMemoryCutShort: a host truncates its memory file under the card's mapping, as a broken

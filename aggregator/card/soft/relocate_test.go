@@ -79,36 +79,6 @@ func TestRelocate(t *testing.T) {
 	require.Equal(t, make([]byte, n), got)
 }
 
-// TestLookVRAM: LookVRAM's pieces, with zeros between them, equal the memory, for any
-// backing of the pages; and it allocates no memory for empty pages.
-func TestLookVRAM(t *testing.T) {
-	const pages, at = 200, 0x400000
-	c := newCard(t)
-	f, _ := memoryFile(t, pages<<12)
-	rng := rand.New(rand.NewPCG(3, 4))
-	for range 60 {
-		p := make([]byte, 1+rng.IntN(3<<12))
-		rand.NewChaCha8([32]byte{byte(len(p))}).Read(p)
-		require.True(t, c.WriteVRAM(at+uint64(rng.IntN(pages-3)<<12+rng.IntN(100)), p))
-		page := uint64(rng.IntN(pages)) << 12
-		_, err := c.Relocate(card.Relocation{Addr: at + page, Size: 1 << 12, To: f, Off: page})
-		require.NoError(t, err)
-		require.NoError(t, c.ScrubVRAM(at+uint64(rng.IntN(pages))<<12, 1<<12))
-		got, shown, end := make([]byte, pages<<12), 0, uint64(at)
-		c.LookVRAM(at, pages<<12, func(addr uint64, p []byte) {
-			require.GreaterOrEqual(t, addr, end)
-			end = addr + uint64(len(p))
-			shown += copy(got[addr-at:], p)
-		})
-		require.LessOrEqual(t, end, uint64(at+pages<<12))
-		require.Less(t, shown, len(got))
-	}
-	last := make([]byte, pages<<12)
-	c.LookVRAM(at, pages<<12, func(addr uint64, p []byte) { copy(last[addr-at:], p) })
-	require.True(t, c.SameVRAM(at, last)) // makes memory of all
-	c.LookVRAM(1<<40, 1<<12, func(uint64, []byte) { t.Fatal("there is nothing") })
-}
-
 // TestSameVRAM: the comparison is exact for any backing of the pages and any writer, and a
 // comparison of unwritten pages with zeros allocates no memory.
 func TestSameVRAM(t *testing.T) {

@@ -200,6 +200,5 @@ func (h *fakeHost) level() bool {
 	return h.line.Level
 }
 
-// load and store are the guest's own accesses to its memory.
-func (h *fakeHost) load(addr uint64) uint32     { return binary.LittleEndian.Uint32(h.ram[addr:]) }
-func (h *fakeHost) store(addr uint64, v uint32) { binary.LittleEndian.PutUint32(h.ram[addr:], v) }
+// load is the guest's own access to its memory.
+func (h *fakeHost) load(addr uint64) uint32 { return binary.LittleEndian.Uint32(h.ram[addr:]) }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
@@ -85,75 +84,6 @@ func TestAcquire(t *testing.T) {
 			require.EqualValues(t, 1, r.card.Stats().AcquireWaits.Load())
 		})
 	}
-}
-
-// Everything that can end a wait: the CPU through each window or without the card's
-// knowledge, another channel, an engine.
-func TestAcquireIsWokenBy(t *testing.T) {
-	const va = vaRAM + 0x1000
-	for _, tc := range []struct {
-		name string
-		va   uint32
-		wake func(r *rig, cs []*testChannel)
-	}{
-		{"PRAMIN", vaSem, func(r *rig, cs []*testChannel) { r.vramWrite32(cs[0].sem, 1) }},
-		{"BAR1", vaSem, func(r *rig, cs []*testChannel) {
-			s := r.newSpace()
-			s.mapVRAM(0x100000, cs[0].sem, 4096)
-			r.wr(0x1704, 1<<31|uint32(r.instance(s, 128<<20-1)>>12))
-			r.write32(soft.BAR1, 0x100000, 1)
-		}},
-		{"shared memory behind its page", vaSem, func(r *rig, cs []*testChannel) {
-			f, mem := memoryFile(r.t, 4096)
-			r.card.QuiesceChannels([]uint8{uint8(cs[0].id)}, func() {
-				_, err := r.card.Relocate(card.Relocation{Addr: cs[0].sem, Size: 4096, To: f})
-				require.NoError(r.t, err)
-			})
-			binary.LittleEndian.PutUint32(mem, 1)
-		}},
-		{"the CPU in its own memory", va, func(r *rig, _ []*testChannel) { r.host.store(0x1000, 1) }},
-		{"WriteVRAM", vaSem, func(r *rig, cs []*testChannel) { r.card.WriteVRAM(cs[0].sem, []byte{1, 0, 0, 0}) }},
-		{"another channel", va, func(_ *rig, cs []*testChannel) { cs[1].submit(release32(va, 1)...) }},
-		{"an engine", va, func(r *rig, cs []*testChannel) {
-			r.host.store(0x2000, 1)
-			cs[1].submit(cat(incr(2, 0, classM2MF), copyM2MF(va, vaRAM+0x2000, 4))...)
-		}},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			r, cs := newChannels(t, 2)
-			cs[0].submit(cat(semaphoreOp(tc.va, 1, opAcquire), release(1, 1))...)
-			r.eventually("it waits", func() bool { return r.card.Stats().AcquireWaits.Load() == 1 })
-			r.steady("it waits", func() bool { return cs[0].semaphore(1) == 0 })
-			tc.wake(r, cs)
-			cs[0].waitSemaphore(1, 1)
-		})
-	}
-}
-
-// Channels pass a token round: each one's wait ends.
-func TestPingPong(t *testing.T) {
-	const rounds = 300
-	r, cs := newChannels(t, 4)
-	for round := range uint32(rounds) {
-		for i, c := range cs {
-			// The token of i is a count; i waits for its turn and passes it on.
-			from, to := vaRAM+uint32(i)*64, vaRAM+uint32(i+1)%4*64
-			want := round
-			if i == 0 && round > 0 {
-				want = round
-			}
-			if i != 0 {
-				want = round + 1
-			}
-			c.submit(cat(semaphoreOp(from, want, opAcquire), release32(to, round+1))...)
-		}
-		if round%16 == 15 {
-			for _, c := range cs {
-				c.drained()
-			}
-		}
-	}
-	r.eventually("all rounds", func() bool { return r.host.load(0) == rounds })
 }
 
 // noTime is the clock of a card on which looks that fail take no time, so that each notice makes one.
@@ -312,18 +242,4 @@ func TestFailedLooksAreNotReported(t *testing.T) {
 	r.vramWrite32(c.sem, 1)
 	c.waitSemaphore(1, 1)
 	r.eventually("the end is told", func() bool { return changes.Load() > 0 })
-}
-
-func TestAcquireLoopsDoNotStarveOthers(t *testing.T) {
-	r, cs := newChannels(t, 8)
-	for _, c := range cs[1:] {
-		c.submit(acquire(0, 1, opAcquire)...) // never released
-	}
-	for range 50 {
-		cs[0].alive()
-	}
-	for _, c := range cs[1:] {
-		r.vramWrite32(c.sem, 1)
-		c.alive()
-	}
 }
