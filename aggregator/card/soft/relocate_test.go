@@ -79,73 +79,81 @@ func TestRelocate(t *testing.T) {
 	require.Equal(t, make([]byte, n), got)
 }
 
-// TestSameVRAM: the comparison is exact for any backing of the pages and any writer, and a
-// comparison of unwritten pages with zeros allocates no memory.
+// TestSameVRAM: the comparison is exact for any backing of the pages and any writer, and that of
+// unwritten pages with zeros allocates no memory. LookVRAM's pieces, with zeros between them, equal
+// the memory.
 func TestSameVRAM(t *testing.T) {
-	const pages, at = 64, 0x400000
+	const pages, page, at = 64, 1 << 12, 0x400000
 	c := newCard(t)
-	f, mem := memoryFile(t, pages<<12)
+	f, mem := memoryFile(t, pages*page)
 	rng := rand.New(rand.NewPCG(5, 6))
-	want, away := make([]byte, pages<<12), [pages]bool{}
-	readBytes := func() (n int) {
-		c.LookVRAM(at, pages<<12, func(_ uint64, p []byte) { n += len(p) })
+	want, away, looked := make([]byte, pages*page), [pages]bool{}, [pages]bool{}
+	look := func() (n int) {
+		got, end := make([]byte, len(want)), uint64(at)
+		c.LookVRAM(at, pages*page, func(addr uint64, p []byte) {
+			require.GreaterOrEqual(t, addr, end)
+			end = addr + uint64(len(p))
+			n += copy(got[addr-at:], p)
+		})
+		require.LessOrEqual(t, end, uint64(at+pages*page))
+		require.True(t, bytes.Equal(want, got))
 		return n
 	}
-	looked := [pages]bool{}
-	same, nothing := 0, 0
+	same, untouched := 0, 0
 	for range 4000 {
-		page := uint64(rng.IntN(pages))
-		byteAt := page<<12 + uint64(rng.IntN(1<<12))
+		i := uint64(rng.IntN(pages))
+		byteAt := i*page + uint64(rng.IntN(page))
 		switch rng.IntN(6) {
 		case 0: // by the card, or whoever drives it
 			want[byteAt] = byte(rng.IntN(2))
 			require.True(t, c.WriteVRAM(at+byteAt, want[byteAt:byteAt+1]))
 		case 1: // by the guest's processor
-			if away[page] {
+			if away[i] {
 				want[byteAt] = byte(rng.IntN(2))
 				mem[byteAt] = want[byteAt]
 			}
 		case 2:
-			m := card.Relocation{Addr: at + page<<12, Size: 1 << 12, Off: page << 12}
-			if away[page] = !away[page]; away[page] {
+			m := card.Relocation{Addr: at + i*page, Size: page, Off: i * page}
+			if away[i] = !away[i]; away[i] {
 				m.To = f
 			}
 			_, err := c.Relocate(m)
 			require.NoError(t, err)
-			looked[page] = false
+			looked[i] = false
 		case 3:
-			looked[page] = false
-			require.NoError(t, c.ScrubVRAM(at+page<<12, 1<<12))
-			clear(want[page<<12:][:1<<12])
+			looked[i] = false
+			require.NoError(t, c.ScrubVRAM(at+i*page, page))
+			clear(want[i*page:][:page])
 		}
-		n := 1 + rng.IntN(3<<12)
-		from := uint64(rng.IntN(pages<<12 - n))
+		n := 1 + rng.IntN(3*page)
+		from := uint64(rng.IntN(pages*page - n))
 		if rng.IntN(4) != 0 { // a page, as in scans of tables
-			from, n = from&^(1<<12-1), 1<<12
+			from, n = from&^(page-1), page
 		}
 		p := make([]byte, n)
 		if rng.IntN(3) == 0 {
 			copy(p, want[from:])
 		}
-		touched, before := false, readBytes()
-		c.LookVRAM(at+from&^(1<<12-1), 1<<12, func(uint64, []byte) { touched = true })
+		touched, before := false, look()
+		c.LookVRAM(at+from&^(page-1), page, func(uint64, []byte) { touched = true })
 		got := c.SameVRAM(at+from, p)
 		require.Equal(t, bytes.Equal(p, want[from:][:n]), got, "%d bytes at %#x", n, from)
 		if got {
 			same++
 		}
-		if got && !touched && n == 1<<12 && !looked[from>>12] {
-			nothing++
-			looked[from>>12] = true
-			require.Equal(t, before, readBytes(), "to look at nothing makes no memory of it")
+		if got && !touched && n == page && !looked[from/page] {
+			untouched++
+			looked[from/page] = true
+			require.Equal(t, before, look(), "to look at nothing makes no memory of it")
 		}
 	}
-	done, err := c.Relocate(card.Relocation{Addr: at, Size: pages << 12}) // all pieces in one move
+	done, err := c.Relocate(card.Relocation{Addr: at, Size: pages * page}) // all pieces in one move
 	require.NoError(t, err)
-	require.EqualValues(t, pages<<12, done)
+	require.EqualValues(t, pages*page, done)
 	require.True(t, c.SameVRAM(at, want))
 	require.Greater(t, same, 500)
-	require.Greater(t, nothing, 100)
+	require.Greater(t, untouched, 100)
+	c.LookVRAM(1<<40, page, func(uint64, []byte) { t.Fatal("there is nothing") })
 }
 
 // TestSameVRAMWhilePagesMove: a page with data is never reported as zero, although its backing

@@ -199,6 +199,11 @@ func TestOwnersWaitForTheirOwnSteps(t *testing.T) {
 	require.True(t, invalidate(c))
 	require.False(t, invalidate(cs[stuck]), "its own step uses the directory")
 	require.True(t, invalidate(c), "the other owner's invalidate goes on")
+	soon("traps", func() { // not even for the owner's own
+		r.wr(0x400500, 0x00010001)
+		r.wr(0x2a30, 0)
+		r.rd(0x2640)
+	})
 	soon("quiesce and relocate", func() {
 		r.card.QuiesceChannels([]uint8{uint8(c.id)}, func() {
 			_, err := r.card.Relocate(card.Relocation{Addr: c.data, Size: 0x1000})
