@@ -33,44 +33,33 @@ func TestFenceAndInterrupt(t *testing.T) {
 }
 
 func TestNonStallInterruptNamesTheEngine(t *testing.T) {
-	for _, tc := range []struct {
-		name   string
-		object uint32
-		bit    uint32
-	}{{"GR", classM2MF, 0}, {"CE0", classCE0, 4}, {"CE1", classCE1, 5}, {"software goes to GR", classSoftware, 0}} {
-		t.Run(tc.name, func(t *testing.T) {
-			r, c := newChannelRig(t, soft.Config{})
-			c.submit(cat(incr(3, 0, tc.object), incr(3, 0x20, 0))...)
-			r.eventually("event", func() bool { return r.rd(0x25a4) != 0 })
-			require.Equal(t, uint32(1)<<tc.bit, r.rd(0x25a4))
-		})
+	r, c := newChannelRig(t, soft.Config{})
+	for object, bit := range map[uint32]uint32{classM2MF: 0, classCE0: 4, classCE1: 5, classSoftware: 0} {
+		c.submit(cat(incr(3, 0, object), incr(3, 0x20, 0))...)
+		r.eventually("event", func() bool { return r.rd(0x25a4) != 0 })
+		require.Equal(t, uint32(1)<<bit, r.rd(0x25a4))
+		r.wr(0x25a8+bit*4, 1)
 	}
 }
 
 func TestAcquire(t *testing.T) {
-	for _, tc := range []struct {
-		name      string
-		op        uint32
-		want      uint32
-		not, then uint32
-	}{
-		{"equal", opAcquire, 5, 6, 5},
-		{"at least", opAcquireGEq, 5, 4, 6},
-		{"at least, equal", opAcquireGEq, 5, 4, 5},
-		{"at least, across the wrap", opAcquireGEq, 0xfffffff0, 0xffffffef, 3},
-		{"and", opAcquireAnd, 6, 1, 3},
+	r, c := newChannelRig(t, soft.Config{})
+	for i, tc := range []struct{ op, want, not, then uint32 }{
+		{opAcquire, 5, 6, 5},
+		{opAcquireGEq, 5, 4, 6},
+		{opAcquireGEq, 5, 4, 5},
+		{opAcquireGEq, 0xfffffff0, 0xffffffef, 3}, // across the wrap
+		{opAcquireAnd, 6, 1, 3},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			r, c := newChannelRig(t, soft.Config{})
-			r.vramWrite32(c.sem, tc.not)
-			c.submit(cat(acquire(0, tc.want, tc.op), release(1, 1))...)
-			r.eventually("it waits", func() bool { return r.card.Stats().AcquireWaits.Load() == 1 })
-			r.steady("it waits", func() bool { return c.semaphore(1) == 0 })
-			r.vramWrite32(c.sem, tc.then)
-			c.waitSemaphore(1, 1)
-			require.EqualValues(t, 1, r.card.Stats().Acquires.Load())
-			require.EqualValues(t, 1, r.card.Stats().AcquireWaits.Load())
-		})
+		n, stats := uint32(i+1), r.card.Stats()
+		r.vramWrite32(c.sem, tc.not)
+		c.submit(cat(acquire(0, tc.want, tc.op), release(1, n))...)
+		r.eventually("it waits", func() bool { return stats.AcquireWaits.Load() == uint64(n) })
+		r.steady("it waits", func() bool { return c.semaphore(1) != n })
+		r.vramWrite32(c.sem, tc.then)
+		c.waitSemaphore(1, n)
+		require.EqualValues(t, n, stats.Acquires.Load())
+		require.EqualValues(t, n, stats.AcquireWaits.Load())
 	}
 }
 

@@ -2,6 +2,7 @@ package soft_test
 
 import (
 	"bytes"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -89,38 +90,29 @@ func TestStepsEndInTime(t *testing.T) {
 // A step ends in time also if the memory that a copy touches has holes, which are slow to fill.
 func TestPopulatingEndsInTime(t *testing.T) {
 	const perPage, size = 10 * time.Microsecond, 2 << 20
-	for _, channels := range []int{1, 3} {
-		for _, tc := range []struct {
-			name     string
-			dst, src uint32
-		}{{"source", vaData, vaRAM}, {"destination", vaRAM, vaData}, {"both", vaRAM + size, vaRAM}} {
-			t.Run(tc.name, func(t *testing.T) {
-				var v virtual
-				var pages, most atomic.Uint64
-				r, cs := newChannelsOf(t, channels, v.config())
-				r.card.UnmapDMA(0, ramSize)
-				require.NoError(t, r.card.MapDMA(0, card.Mapping{Mem: r.host.ram, Write: true, Populate: func(_, n uint64) bool {
-					n = (n + shadowpt.SmallPage - 1) / shadowpt.SmallPage
-					v.now.Add(n * uint64(perPage))
-					pages.Add(n)
-					for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
-					}
-					return true
-				}}))
-				for _, c := range cs {
-					c.space.mapVRAM(vaData+1<<20, c.data, 1<<20) // the same memory again
-					c.submit(cat(incr(2, 0, classM2MF), copyM2MF(tc.dst, tc.src, size), release(0, 1))...)
-				}
-				for _, c := range cs {
-					c.waitSemaphore(0, 1)
-				}
-				require.GreaterOrEqual(t, pages.Load(), uint64(channels*size/shadowpt.SmallPage))
-				require.LessOrEqual(t, most.Load(), uint64(64), "pages in one call")
-				if channels == 1 {
-					require.Less(t, time.Duration(r.card.Stats().LongestStep.Load()), 3*time.Millisecond)
-				}
-			})
-		}
+	for _, tc := range []struct {
+		name     string
+		dst, src uint32
+	}{{"source", vaData, vaRAM}, {"destination", vaRAM, vaData}, {"both", vaRAM + size, vaRAM}} {
+		t.Run(tc.name, func(t *testing.T) {
+			var v virtual
+			var pages, most atomic.Uint64
+			r, c := newChannelRig(t, v.config())
+			r.card.UnmapDMA(0, ramSize)
+			require.NoError(t, r.card.MapDMA(0, card.Mapping{Mem: r.host.ram, Write: true, Populate: func(_, n uint64) bool {
+				n = (n + shadowpt.SmallPage - 1) / shadowpt.SmallPage
+				v.now.Add(n * uint64(perPage))
+				pages.Add(n)
+				most.Store(max(most.Load(), n))
+				return true
+			}}))
+			c.space.mapVRAM(vaData+1<<20, c.data, 1<<20) // the same memory again
+			c.submit(cat(incr(2, 0, classM2MF), copyM2MF(tc.dst, tc.src, size), release(0, 1))...)
+			c.waitSemaphore(0, 1)
+			require.GreaterOrEqual(t, pages.Load(), uint64(size/shadowpt.SmallPage))
+			require.LessOrEqual(t, most.Load(), uint64(64), "pages in one call")
+			require.Less(t, time.Duration(r.card.Stats().LongestStep.Load()), 3*time.Millisecond)
+		})
 	}
 }
 
@@ -286,50 +278,48 @@ func (c *testChannel) launch(program string, blocks uint32) []uint32 {
 
 // A request that does not end delays those of others by a slice.
 func TestShortRequestBesideLongOnes(t *testing.T) {
-	t.Run("copies", func(t *testing.T) {
-		testShortRequestBesideLongOnes(t, func(*testChannel) []uint32 { return rows(vaRAM, vaData, 0, 64, 1<<30, 1) })
-	})
-	t.Run("programs", func(t *testing.T) {
-		testShortRequestBesideLongOnes(t, func(c *testChannel) []uint32 { return c.launch(endless, 65535) })
-	})
-}
-
-func testShortRequestBesideLongOnes(t *testing.T, request func(*testChannel) []uint32) {
-	for _, long := range []int{1, 2, 6} {
-		g := newGate(1, shadowpt.SystemNonCoherent)
-		var began, ended, short atomic.Uint64
-		v := &virtual{}
-		v.each = func(channel uint8, t shadowpt.Target, addr uint64, write bool) {
-			g.pass(channel, t, addr, write)
-			if t == shadowpt.SystemNonCoherent && channel == uint8(long+1) && short.Swap(1) == 0 {
-				ended.Store(v.now.Load())
+	for name, request := range map[string]func(*testChannel) []uint32{
+		"copies":   func(*testChannel) []uint32 { return rows(vaRAM, vaData, 0, 64, 1<<30, 1) },
+		"programs": func(c *testChannel) []uint32 { return c.launch(endless, 65535) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, long := range []int{1, 2, 6} {
+				g := newGate(1, shadowpt.SystemNonCoherent)
+				var began, ended, short atomic.Uint64
+				v := &virtual{}
+				v.each = func(channel uint8, t shadowpt.Target, addr uint64, write bool) {
+					g.pass(channel, t, addr, write)
+					if t == shadowpt.SystemNonCoherent && channel == uint8(long+1) && short.Swap(1) == 0 {
+						ended.Store(v.now.Load())
+					}
+				}
+				r, cs := newChannelsOf(t, long+1, v.config())
+				const slice = uint64(2 * time.Millisecond)
+				for _, c := range cs[:long] {
+					c.submit(request(c)...)
+				}
+				<-g.in
+				// All others wait for the engine; the short one comes last.
+				r.eventually("all wait", func() bool { return r.card.Contended() == long-1 })
+				last := cs[long]
+				last.submit(cat(rows(vaRAM+0x1000, vaData, 0, 64, 10, 1), release(0, 1))...)
+				r.eventually("it waits", func() bool { return r.card.Contended() == long })
+				began.Store(v.now.Load())
+				close(g.out)
+				last.waitSemaphore(0, 1)
+				// A slice ends with the step that passes its end.
+				require.LessOrEqual(t, ended.Load()-began.Load(), uint64(long)*(slice+uint64(2*time.Millisecond)), "with %d", long)
+				u := r.card.Use(uint8(last.id))
+				require.Less(t, u.Busy[gf100.EngineGR], time.Millisecond, "the others' time is not its own")
+				for _, c := range cs[:long] {
+					c.disable()
+					c.kick()
+					u := r.card.Use(uint8(c.id))
+					require.True(t, u.Underway && !u.Running && u.Ended == 0)
+					require.Positive(t, u.Busy[gf100.EngineGR])
+				}
 			}
-		}
-		r, cs := newChannelsOf(t, long+1, v.config())
-		const slice = uint64(2 * time.Millisecond)
-		for _, c := range cs[:long] {
-			c.submit(request(c)...)
-		}
-		<-g.in
-		// All others wait for the engine; the short one comes last.
-		r.eventually("all wait", func() bool { return r.card.Contended() == long-1 })
-		last := cs[long]
-		last.submit(cat(rows(vaRAM+0x1000, vaData, 0, 64, 10, 1), release(0, 1))...)
-		r.eventually("it waits", func() bool { return r.card.Contended() == long })
-		began.Store(v.now.Load())
-		close(g.out)
-		last.waitSemaphore(0, 1)
-		// A slice ends with the step that passes its end.
-		require.LessOrEqual(t, ended.Load()-began.Load(), uint64(long)*(slice+uint64(2*time.Millisecond)), "with %d", long)
-		u := r.card.Use(uint8(last.id))
-		require.Less(t, u.Busy[gf100.EngineGR], time.Millisecond, "the others' time is not its own")
-		for _, c := range cs[:long] {
-			c.disable()
-			c.kick()
-			u := r.card.Use(uint8(c.id))
-			require.True(t, u.Underway && !u.Running && u.Ended == 0)
-			require.Positive(t, u.Busy[gf100.EngineGR])
-		}
+		})
 	}
 }
 
@@ -337,9 +327,7 @@ func testShortRequestBesideLongOnes(t *testing.T, request func(*testChannel) []u
 // again, or bound again, while others use the engine.
 func TestPreemptInMidRequest(t *testing.T) {
 	pattern := make([]byte, 1<<20)
-	for i := range pattern {
-		pattern[i] = byte(i>>8) ^ byte(i*7)
-	}
+	rand.NewChaCha8([32]byte{7}).Read(pattern)
 	for _, tc := range []struct {
 		name  string
 		words []uint32
