@@ -58,7 +58,9 @@ func TestDetachInMidCopy(t *testing.T) {
 		r.card.DetachHost()
 		clear(r.host.ram[:1<<20])
 		before := r.bytes()
-		r.steady("no step", func() bool { return r.bytes() == before && r.host.load(0x1000) == 0 })
+		rests := func() bool { return r.rd(0x3004+c.id*8)&(1<<28) == 0 && r.card.Queued() == 0 } // no access wakes it
+		r.eventually("it has left", rests)
+		r.steady("no step", func() bool { return rests() && r.bytes() == before && r.host.load(0x1000) == 0 })
 		r.card.AttachHost(r.host)
 		r.steady("channels rest until the new host uses a BAR", func() bool { return r.bytes() == before })
 		require.Zero(t, r.rd(0x259c), "nothing faulted")
@@ -168,6 +170,18 @@ func TestResetInMidCopy(t *testing.T) {
 		r.runlist(1)
 		c.alive()
 	}
+}
+
+// A reset of PFIFO unbinds all channels.
+func TestPFIFOReset(t *testing.T) {
+	r, c := newChannelRig(t, soft.Config{})
+	c.endless()
+	r.running()
+	r.wr(0x200, ^uint32(1<<8))
+	r.wr(0x200, ^uint32(0))
+	r.eventually("left", func() bool { return r.rd(0x2640) == 0 && r.rd(0x227c)&(1<<20) == 0 })
+	r.stopped()
+	require.Zero(t, r.rd(0x2200)|r.rd(0x2140)|r.rd(0x3000+8)|r.rd(0x3004+8)|r.rd(0x2100))
 }
 
 // Memory beyond 4 GiB is reached by all its bits, and takes none of the server's until it is written.

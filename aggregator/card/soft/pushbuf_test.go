@@ -85,6 +85,12 @@ func TestHostMethods(t *testing.T) {
 		}
 		c.alive()
 	})
+	t.Run("a class of another engine", func(t *testing.T) {
+		r, c := newChannelRig(t, soft.Config{})
+		c.submit(incr(1, 0, classM2MF|4<<16)...)
+		r.pbdmaError(gf100.PBDMAIntrMethod, 1, 0, classM2MF|4<<16)
+		c.alive()
+	})
 	t.Run("a bad semaphore operation", func(t *testing.T) {
 		r, c := newChannelRig(t, soft.Config{})
 		c.submit(semaphoreOp(vaSem, 0, 3)...)

@@ -168,4 +168,10 @@ func TestRunlistThatIsNotThere(t *testing.T) {
 	require.Equal(t, uint32(gf100.SchedRunlistData), r.rd(0x254c))
 	r.wr(0x2100, gf100.IntrSched)
 	require.Zero(t, r.rd(0x2100)&gf100.IntrSched)
+	r.wr(0x2270, 3<<28|(ramSize>>12-1)) // the last page of system memory
+	r.wr(0x2274, 0x01f00002)
+	require.Zero(t, r.rd(0x2100)&gf100.IntrSched)
+	r.wr(0x2270, 3<<28|ramSize>>12)
+	r.wr(0x2274, 0x01f00002)
+	require.NotZero(t, r.rd(0x2100)&gf100.IntrSched)
 }

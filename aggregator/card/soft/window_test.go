@@ -92,6 +92,13 @@ func TestAccessesOutsideBARs(t *testing.T) {
 		r.card.WriteBAR(bar, 0, nil)
 	}
 	require.Zero(t, r.rd(0x1700), "no write wrapped round")
+	p := make([]byte, 4)
+	for _, at := range []uint32{64<<20>>16 - 1, 0xffffff, 2<<24 | ramSize>>16, 1 << 24} {
+		r.wr(0x1700, at)
+		r.card.WriteBAR(soft.BAR0, 0x70fffe, make([]byte, 4))
+		r.card.ReadBAR(soft.BAR0, 0x70fffe, p)
+		require.Equal(t, ones, p, "PRAMIN %x, at the end of memory or behind it", at)
+	}
 }
 
 // Nothing that a guest does a million times may allocate.
