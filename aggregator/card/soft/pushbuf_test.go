@@ -85,6 +85,14 @@ func TestHostMethods(t *testing.T) {
 		}
 		c.alive()
 	})
+	t.Run("a method that the driver does not pass over comes again", func(t *testing.T) {
+		r, c := newChannelRig(t, soft.Config{})
+		c.submit(incr(7, 0x404, 1)...)
+		r.eventually("error", func() bool { return r.rd(0x25a0) != 0 })
+		r.wr(r.pbdma()+0x40108, ^uint32(0))
+		r.pbdmaError(gf100.PBDMAIntrEmptySubch, 7, 0x404, 1)
+		c.alive()
+	})
 	t.Run("a class of another engine", func(t *testing.T) {
 		r, c := newChannelRig(t, soft.Config{})
 		c.submit(incr(1, 0, classM2MF|4<<16)...)

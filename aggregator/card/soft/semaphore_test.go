@@ -1,6 +1,7 @@
 package soft_test
 
 import (
+	"encoding/binary"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -42,6 +43,7 @@ func TestNonStallInterruptNamesTheEngine(t *testing.T) {
 	}
 }
 
+// A wait ends with a store of the processor to its own memory, which the card is not told of.
 func TestAcquire(t *testing.T) {
 	r, c := newChannelRig(t, soft.Config{})
 	for i, tc := range []struct{ op, want, not, then uint32 }{
@@ -52,11 +54,11 @@ func TestAcquire(t *testing.T) {
 		{opAcquireAnd, 6, 1, 3},
 	} {
 		n, stats := uint32(i+1), r.card.Stats()
-		r.vramWrite32(c.sem, tc.not)
-		c.submit(cat(acquire(0, tc.want, tc.op), release(1, n))...)
+		binary.LittleEndian.PutUint32(r.host.ram, tc.not)
+		c.submit(cat(semaphoreOp(vaRAM, tc.want, tc.op), release(1, n))...)
 		r.eventually("it waits", func() bool { return stats.AcquireWaits.Load() == uint64(n) })
 		r.steady("it waits", func() bool { return c.semaphore(1) != n })
-		r.vramWrite32(c.sem, tc.then)
+		binary.LittleEndian.PutUint32(r.host.ram, tc.then)
 		c.waitSemaphore(1, n)
 		require.EqualValues(t, n, stats.Acquires.Load())
 		require.EqualValues(t, n, stats.AcquireWaits.Load())
