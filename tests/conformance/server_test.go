@@ -112,6 +112,53 @@ func TestSuiteOfEverything(t *testing.T) {
 	})
 }
 
+// strict is what our own server does in cases where a server may choose.
+var strict = map[string]string{
+	"negotiation/JSON not ended":            "EINVAL",
+	"negotiation/JSON broken":               "EINVAL",
+	"negotiation/capabilities a list":       "EINVAL",
+	"negotiation/max_msg_fds a text":        "EINVAL",
+	"negotiation/max_msg_fds below 0":       "EINVAL",
+	"negotiation/max_msg_fds too large":     "EINVAL",
+	"negotiation/max_data_xfer_size a list": "EINVAL",
+	"negotiation/descriptor on VERSION":     "EINVAL",
+	"negotiation/VERSION again":             "EINVAL",
+	"requests/a reply to nothing":           "EINVAL",
+	"set irqs/a pipe for an eventfd":        "EINVAL",
+	"set irqs/unknown flag":                 "EINVAL",
+	"set irqs/range that wraps":             "EINVAL",
+	"set irqs/detach in the middle":         "it alone is not signalled",
+	"dma map/the same range again":          "a bare reply",
+	"dma map/size 0":                        "EINVAL",
+	"dma map/range that wraps":              "EINVAL",
+	"dma map/16 TiB":                        "ENOSPC",
+	"dma map/offset within a page":          "EINVAL",
+	"dma map/past the end of the file":      "EINVAL",
+	"dma map/two descriptors":               "EINVAL",
+	"dma unmap/dirty bitmap and all":        "EINVAL",
+	"dma unmap/dirty bitmap":                "EINVAL",
+	"io fds/argsz 2 MiB":                    "EINVAL",
+	"region access/count 0":                 "a bare reply",
+	"region access/write of nothing":        "a bare reply",
+	"pipelining/header byte by byte":        "a reply of 16 bytes",
+	"pipelining/payload in two":             "a reply of 16 bytes",
+	"descriptors/with half a header":        "closed",
+	"disconnect/a second client":            "the connection closed",
+	"set irqs/mask, fire, unmask":           "held, and signalled when unmasked",
+}
+
+// TestChoices: our own server does not take what it need not.
+func TestChoices(t *testing.T) {
+	_, path := serveAt(t, serve.Native, newEverything(t))
+	found := map[string]string{}
+	require.NoError(t, conformance.Run(t.Context(), conformance.Options{Dial: conformance.DialPath(path)}, func(r conformance.Result) {
+		if at := r.Family + "/" + r.Name; strict[at] != "" {
+			found[at] = r.Found
+		}
+	}))
+	require.Equal(t, strict, found)
+}
+
 func TestSuiteOfTheCard(t *testing.T) {
 	eachTransport(t, func(t *testing.T, by maker) {
 		card, err := soft.New(soft.Config{VRAM: soft.MinVRAM})
