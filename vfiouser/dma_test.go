@@ -1,17 +1,16 @@
 package vfiouser_test
 
 import (
+	"bytes"
 	"context"
-	"errors"
 	"log/slog"
-	"os"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/umbra-gpu/umbra/vfiouser"
@@ -27,46 +26,24 @@ func TestMessageDMA(t *testing.T) {
 	ram := alloc(t, 1<<20)
 	require.NoError(t, c.MapNoFD(0x100000, ram, 0, 1<<20, client.ReadWrite))
 	h, ctx := r.dev.Host(), context.Background()
-	for i := range ram.Data {
-		ram.Data[i] = byte(i ^ i>>9)
-	}
-	got := make([]byte, 300000)
-	require.NoError(t, h.DMARead(ctx, 0x100123, got))
-	require.Equal(t, ram.Data[0x123:][:300000], got)
-	require.EqualValues(t, 5, r.srv.Stats().Commands[wire.DMARead].Messages, "64 KiB a message")
-	require.NoError(t, h.DMAWrite(ctx, 0x180000, got[:70000]))
-	require.Equal(t, got[:70000], ram.Data[0x80000:][:70000])
-	require.NoError(t, h.DMARead(ctx, 0x100000, nil))
-	require.ErrorIs(t, h.DMARead(ctx, 0x300000, got[:4]), vfiouser.ErrNotMapped)
-	require.ErrorIs(t, h.DMARead(ctx, 0x1ffffe, got[:4]), vfiouser.ErrNotMapped)
-
+	require.ErrorIs(t, h.DMARead(ctx, 0x1ffffe, make([]byte, 4)), vfiouser.ErrNotMapped)
 	c.OnDMA(func(cmd wire.Command, addr uint64, n int) error {
 		if addr == 0x100800 {
 			return syscall.EFAULT
 		}
 		return nil
 	})
-	require.ErrorIs(t, h.DMAWrite(ctx, 0x100800, got[:4]), syscall.EFAULT)
+	require.ErrorIs(t, h.DMAWrite(ctx, 0x100800, make([]byte, 4)), syscall.EFAULT)
 
 	var wg sync.WaitGroup
 	for k := range uint64(4) {
 		wg.Go(func() {
-			p := make([]byte, 512)
 			for i := range uint64(200) {
-				addr := 0x100000 + k*0x10000 + i*512
-				for j := range p {
-					p[j] = byte(k + i + uint64(j))
-				}
-				if err := h.DMAWrite(ctx, addr, p); err != nil && !errors.Is(err, syscall.EFAULT) {
-					t.Error(err)
-				}
-				q := make([]byte, 512)
-				if err := h.DMARead(ctx, addr, q); err != nil && !errors.Is(err, syscall.EFAULT) {
-					t.Error(err)
-				}
-				if addr != 0x100800 && string(p) != string(q) {
-					t.Errorf("%#x: other bytes", addr)
-				}
+				addr := 0x110000 + k*0x20000 + i*512
+				p, q := bytes.Repeat([]byte{byte(k + 4*i)}, 512), make([]byte, 512)
+				assert.NoError(t, h.DMAWrite(ctx, addr, p))
+				assert.NoError(t, h.DMARead(ctx, addr, q))
+				assert.Equal(t, p, q, "%#x", addr)
 			}
 		})
 	}
@@ -77,25 +54,6 @@ func TestMessageDMA(t *testing.T) {
 		require.Equal(t, i, v)
 	}
 	wg.Wait()
-}
-
-// TestMappedDMA goes without messages, also from a handler.
-func TestMappedDMA(t *testing.T) {
-	d := newDevice(t)
-	r := newRig(t, d, vfiouser.Options{})
-	c := r.dial(nil)
-	ram := alloc(t, 1<<16)
-	require.NoError(t, c.Map(0, ram, 0, 1<<16, client.ReadWrite))
-	require.NoError(t, c.MapNoFD(1<<16, ram, 0, 1<<16, client.ReadWrite))
-	copy(ram.Data, "hello")
-	h := d.Host()
-	d.locked(func() {
-		d.onRead = func(_ int, off uint64, p []byte) error { return h.DMARead(context.Background(), off, p) }
-	})
-	p := make([]byte, 5)
-	require.NoError(t, c.Read(2, 0, p))
-	require.Equal(t, "hello", string(p))
-	require.Zero(t, r.srv.Stats().Commands[wire.DMARead].Messages)
 }
 
 // TestNoMessageDMAInHandler: a handler that asks for DMA by message is refused immediately.
@@ -150,6 +108,7 @@ func TestNoMessageDMAInHandler(t *testing.T) {
 	require.EqualValues(t, 1, r.srv.Stats().StrayReply)
 }
 
+// TestDMAAnswers: an answer is held against the request, in the forms that QEMU's versions send.
 func TestDMAAnswers(t *testing.T) {
 	r := newRig(t, newDevice(t), vfiouser.Options{DMATimeout: patience})
 	c := r.dial(nil)
@@ -170,16 +129,13 @@ func TestDMAAnswers(t *testing.T) {
 		{"read, one byte short", false, append(good[:16:16], "dat"...), 0, 0, vfiouser.ErrDMAReply},
 		{"read, bare header", false, nil, 0, 0, vfiouser.ErrDMAReply},
 		{"read, other address", false, append(wire.Append(nil, wire.DMAAccess{Addr: 0x2000, Count: 4}), "data"...), 0, 0, vfiouser.ErrDMAReply},
-		{"read, other count", false, append(wire.Append(nil, wire.DMAAccess{Addr: 0x1000, Count: 5}), "data"...), 0, 0, vfiouser.ErrDMAReply},
 		{"read, too long", false, make([]byte, 100000), 0, 0, vfiouser.ErrDMAReply},
 		{"read, error", false, nil, wire.Error, uint32(syscall.EPERM), syscall.EPERM},
 		{"read, error 0", false, nil, wire.Error, 0, syscall.EINVAL},
 		{"read, error 5000", false, nil, wire.Error, 5000, syscall.EINVAL},
 		{"write", true, good, 0, 0, nil},
-		{"write, as specified", true, u32count(0x1000, 4), 0, 0, nil},
 		{"write, QEMU 10", true, nil, 0, 0, nil},
 		{"write, other count", true, u32count(0x1000, 3), 0, 0, vfiouser.ErrDMAReply},
-		{"write, odd length", true, make([]byte, 5), 0, 0, vfiouser.ErrDMAReply},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -298,83 +254,24 @@ func alloc(t testing.TB, n int) *client.Memory {
 	return m
 }
 
+// TestDMAMapErrors: the conformance suite and TestMapAgainstTwin have the other errors.
 func TestDMAMapErrors(t *testing.T) {
-	r := newRig(t, newDevice(t), vfiouser.Options{MaxDMARegions: 4})
-	c := r.dial(nil)
-	ram := alloc(t, 1<<20)
-	ro, err := os.Open("/proc/self/fd/" + strconv.Itoa(ram.FD))
-	require.NoError(t, err)
-	defer ro.Close()
-	require.NoError(t, c.Map(0x100000, ram, 0, 0x10000, client.ReadWrite))
-
-	const none = -1
-	ok := wire.DMAMapRequest{Argsz: 32, Flags: 3, Addr: 0x400000, Size: 0x1000}
-	tests := []struct {
-		name   string
-		change func(q *wire.DMAMapRequest)
-		fd     int
-		err    error
-	}{
-		{"mmap flag without descriptor", func(q *wire.DMAMapRequest) { q.Flags |= 4 }, none, syscall.EINVAL},
-		{"file I/O without descriptor", func(q *wire.DMAMapRequest) { q.Flags |= 8 }, none, syscall.EINVAL},
-		{"mmap and file I/O", func(q *wire.DMAMapRequest) { q.Flags |= 12 }, ram.FD, syscall.EINVAL},
-		{"file I/O past the end of the file", func(q *wire.DMAMapRequest) { q.Flags, q.Offset = 11, 1<<20 }, ram.FD, syscall.EINVAL},
-		{"the same again, by file I/O", func(q *wire.DMAMapRequest) { q.Flags, q.Addr, q.Size = 11, 0x100000, 0x10000 }, ram.FD, nil},
-		{"size 0", func(q *wire.DMAMapRequest) { q.Size = 0 }, ram.FD, syscall.EINVAL},
-		{"address unaligned", func(q *wire.DMAMapRequest) { q.Addr++ }, ram.FD, syscall.EINVAL},
-		{"size unaligned", func(q *wire.DMAMapRequest) { q.Size += 512 }, ram.FD, syscall.EINVAL},
-		{"offset unaligned", func(q *wire.DMAMapRequest) { q.Offset = 8 }, ram.FD, syscall.EINVAL},
-		{"wraps", func(q *wire.DMAMapRequest) { q.Addr, q.Size = ^uint64(0)&^0xfff, 0x2000 }, none, syscall.EINVAL},
-		{"over 8 TiB", func(q *wire.DMAMapRequest) { q.Size = 8<<40 + 0x1000 }, none, syscall.ENOSPC},
-		{"past the end of the file", func(q *wire.DMAMapRequest) { q.Offset, q.Size = 0xff000, 0x2000 }, ram.FD, syscall.EINVAL},
-		{"offset past the end", func(q *wire.DMAMapRequest) { q.Offset = 1 << 40 }, ram.FD, syscall.EINVAL},
-		{"offset wraps", func(q *wire.DMAMapRequest) { q.Offset = ^uint64(0xfff) }, ram.FD, syscall.EINVAL},
-		{"same but no descriptor", func(q *wire.DMAMapRequest) { q.Addr, q.Size = 0x100000, 0x10000 }, none, syscall.EEXIST},
-		{"the same again", func(q *wire.DMAMapRequest) { q.Addr, q.Size = 0x100000, 0x10000 }, ram.FD, nil},
-		{"read of a read-only file", func(q *wire.DMAMapRequest) { q.Addr, q.Flags = 0x500000, 1 }, int(ro.Fd()), nil},
-		{"the last page", func(q *wire.DMAMapRequest) { q.Addr = ^uint64(0) &^ 0xfff }, none, nil},
-		{"mmap flag", func(q *wire.DMAMapRequest) { q.Flags |= 4 }, ram.FD, nil},
-		{"a fifth of four", func(q *wire.DMAMapRequest) { q.Addr = 0x600000 }, none, syscall.ENOSPC},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			q := ok
-			tt.change(&q)
-			var fds []int
-			if tt.fd != none {
-				fds = []int{tt.fd}
-			}
-			m, err := c.Call(wire.DMAMap, wire.Append(nil, q), fds...)
-			require.Equal(t, tt.err, err)
-			require.Empty(t, m.Payload)
-		})
-	}
-	m := r.dev.Host().Memory()
-	require.Len(t, m.Ranges(), 4)
-	require.ErrorIs(t, m.Copy(^uint64(0), make([]byte, 32), false), vfiouser.ErrNotMapped, "a copy that wraps")
-}
-
-// The conformance suite has what every server refuses; these are this server's choices.
-func TestDMAUnmapErrors(t *testing.T) {
 	r := newRig(t, newDevice(t), vfiouser.Options{})
 	c := r.dial(nil)
-	ram := alloc(t, 1<<20)
-	require.NoError(t, c.Map(0x10000, ram, 0, 0x10000, client.ReadWrite))
-	require.NoError(t, c.MapNoFD(0x20000, ram, 0, 0x10000, client.ReadWrite))
-	for name, u := range map[string]wire.DMAUnmapRequest{
-		"argsz over 1 MiB":  {Argsz: 1<<20 + 1, Addr: 0x10000, Size: 0x10000},
-		"the end of two":    {Argsz: 24, Addr: 0x11000, Size: 0x1f000},
-		"the start of two":  {Argsz: 24, Addr: 0x10000, Size: 0x1f000},
-		"the middle":        {Argsz: 24, Addr: 0x11000, Size: 0x1000},
-		"size 0":            {Argsz: 24},
-		"a span that wraps": {Argsz: 24, Addr: 0x1000, Size: ^uint64(0)},
-		"flags 3":           {Argsz: 24, Flags: 3},
-		"dirty bitmap of a device that does not migrate": {Argsz: 48, Flags: 1, Addr: 0x10000, Size: 0x10000},
+	ram := alloc(t, 0x1000)
+	for q, fds := range map[wire.DMAMapRequest][]int{
+		{Argsz: 32, Flags: 3 | wire.DMAUseMmap, Size: 0x1000}:                           nil,
+		{Argsz: 32, Flags: 3 | wire.DMAUseMmap | wire.DMAUseFileIO, Size: 0x1000}:       {ram.FD},
+		{Argsz: 32, Flags: 3, Size: 0x1000, Offset: ^uint64(0xfff)}:                     {ram.FD},
+		{Argsz: 32, Flags: 3 | wire.DMAUseFileIO, Size: 0x1000, Offset: ^uint64(0xfff)}: {ram.FD},
 	} {
-		_, err := c.Call(wire.DMAUnmap, wire.Append(nil, u))
-		require.Equal(t, syscall.EINVAL, err, name)
+		_, err := c.Call(wire.DMAMap, wire.Append(nil, q), fds...)
+		require.Equal(t, syscall.EINVAL, err, "%+v", q)
 	}
-	require.Len(t, r.dev.Host().Memory().Ranges(), 2)
+	require.NoError(t, c.MapNoFD(^uint64(0xfff), ram, 0, 0x1000, client.ReadWrite), "the last page")
+	m := r.dev.Host().Memory()
+	require.Len(t, m.Ranges(), 1)
+	require.ErrorIs(t, m.Copy(^uint64(0), make([]byte, 32), false), vfiouser.ErrNotMapped, "a copy that wraps")
 }
 
 // lines is a log that a test reads while the server writes it.
@@ -400,32 +297,22 @@ func (l *lines) count(text string) int {
 // the remedy; one that keeps only firmware and device memory private is not.
 func TestMemoryThatIsNotShared(t *testing.T) {
 	ram := alloc(t, 64<<20)
-	for name, shared := range map[string]bool{"off": false, "on": true, "file I/O": true} {
-		t.Run(name, func(t *testing.T) {
-			log := new(lines)
-			r := newRig(t, newDevice(t), vfiouser.Options{Log: slog.New(slog.NewTextHandler(log, nil))})
-			c := r.dial(nil)
-			main := c.MapNoFD
-			switch name {
-			case "on":
-				main = c.Map
-			case "file I/O":
-				main = func(addr uint64, m *client.Memory, off, n uint64, rights uint32) error {
-					return c.Map(addr, m, off, n, rights|wire.DMAUseFileIO)
-				}
-			}
-			require.NoError(t, main(0, ram, 0, 0xa0000, client.ReadWrite))
-			require.NoError(t, c.MapNoFD(0xc0000, ram, 0, 0x20000, client.Readable)) // ROMs
-			require.NoError(t, c.MapNoFD(0xffe0_0000, ram, 0, 2<<20, client.Readable))
-			require.Zero(t, log.count("share=on"))
-			require.NoError(t, main(0x100000, ram, 0x100000, 4<<20, client.ReadWrite))
-			require.NoError(t, main(0x1_0000_0000, ram, 0x800000, 4<<20, client.ReadWrite))
-			require.NoError(t, c.MapNoFD(0xfd00_0000, ram, 0, 16<<20, client.ReadWrite)) // a display's
-			want := 1
-			if shared {
-				want = 0
-			}
-			require.Equal(t, want, log.count("memory-backend-memfd,id=mem,size=SIZE,share=on"))
-		})
+	for _, shared := range []bool{false, true} {
+		log := new(lines)
+		r := newRig(t, newDevice(t), vfiouser.Options{Log: slog.New(slog.NewTextHandler(log, nil))})
+		c := r.dial(nil)
+		main := c.MapNoFD
+		if shared {
+			main = c.Map
+		}
+		require.NoError(t, main(0, ram, 0, 0xa0000, client.ReadWrite))
+		require.NoError(t, c.MapNoFD(0xc0000, ram, 0, 0x20000, client.Readable)) // ROMs
+		require.NoError(t, c.MapNoFD(0xffe0_0000, ram, 0, 2<<20, client.Readable))
+		require.Zero(t, log.count("share=on"))
+		require.NoError(t, main(0x100000, ram, 0x100000, 4<<20, client.ReadWrite))
+		require.NoError(t, main(0x1_0000_0000, ram, 0x800000, 4<<20, client.ReadWrite))
+		require.NoError(t, c.MapNoFD(0xfd00_0000, ram, 0, 16<<20, client.ReadWrite)) // a display's
+		want := map[bool]int{false: 1}[shared]
+		require.Equal(t, want, log.count("memory-backend-memfd,id=mem,size=SIZE,share=on"), "shared: %t", shared)
 	}
 }
