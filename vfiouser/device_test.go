@@ -30,7 +30,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 //
 //	panicAt  an access panics
 //	failAt   an access fails with EPERM
-//	odd      an access fails with an error that is no errno
+//	oddAt    an access fails with an error that is no errno
 type memDevice struct {
 	regions []vfiouser.Region
 	irqs    []vfiouser.IRQ
@@ -187,9 +187,6 @@ func (d *memDevice) locked(fn func()) {
 	defer d.mu.Unlock()
 	fn()
 }
-
-// plain is a device with none of the optional interfaces.
-type plain struct{ vfiouser.Device }
 
 type rig struct {
 	t    testing.TB

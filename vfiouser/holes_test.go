@@ -178,38 +178,3 @@ func TestAllocationOfAllClients(t *testing.T) {
 	}
 	require.EqualValues(t, most*page, allocated(t, ram))
 }
-
-// BenchmarkPopulated is the cost of the bound for pages that are there, and BenchmarkHoles for holes.
-func BenchmarkPopulated(b *testing.B) { benchmarkCopies(b, false) }
-func BenchmarkHoles(b *testing.B)     { benchmarkCopies(b, true) }
-
-func benchmarkCopies(b *testing.B, holes bool) {
-	for _, n := range []int{4, 4 << 10, 64 << 10} {
-		for _, most := range []uint64{0, 1 << 60} {
-			benchmarkCopy(b, n, most, holes)
-		}
-	}
-}
-
-func benchmarkCopy(b *testing.B, n int, most uint64, holes bool) {
-	b.Run(fmt.Sprintf("bytes=%d/bound=%t", n, most > 0), func(b *testing.B) {
-		const size = 16 << 20
-		r := newRig(b, newDevice(b), vfiouser.Options{MaxDMAAlloc: most})
-		c := r.dial(nil)
-		ram := alloc(b, size)
-		require.NoError(b, c.Map(0, ram, 0, size, client.ReadWrite))
-		m, p := r.dev.Host().Memory(), make([]byte, n)
-		require.NoError(b, m.Copy(0, make([]byte, size), true))
-		b.SetBytes(int64(len(p)))
-		for i := 0; b.Loop(); i++ {
-			if i%(size/n) == 0 && holes {
-				b.StopTimer()
-				punch(b, ram, 0, size)
-				b.StartTimer()
-			}
-			if m.Copy(uint64(i*n)&(size-1), p, true) != nil {
-				b.Fatal("fault")
-			}
-		}
-	})
-}
