@@ -296,18 +296,6 @@ func unixConn(t testing.TB, fd int) *net.UnixConn {
 	return c.(*net.UnixConn)
 }
 
-func served(t testing.TB, dev vfiouser.Device, o vfiouser.Options) (fd int, srv *vfiouser.Server) {
-	t.Helper()
-	srv, err := vfiouser.NewServer(dev, o)
-	require.NoError(t, err)
-	fd, done := connect(t, srv)
-	t.Cleanup(func() {
-		srv.Close()
-		<-done
-	})
-	return fd, srv
-}
-
 // connect returns a new client's end, and a channel that is closed when srv has served it.
 func connect(t testing.TB, srv *vfiouser.Server) (int, <-chan struct{}) {
 	a, b := pair(t)
@@ -318,19 +306,6 @@ func connect(t testing.TB, srv *vfiouser.Server) (int, <-chan struct{}) {
 		_ = srv.ServeConn(context.Background(), nc)
 	}()
 	return a, done
-}
-
-// idleDevice answers without doing anything, so that only the protocol can allocate.
-type idleDevice struct{ memDevice }
-
-func (d *idleDevice) ReadRegion(int, uint64, []byte) error  { return nil }
-func (d *idleDevice) WriteRegion(int, uint64, []byte) error { return nil }
-
-func newIdleDevice(t testing.TB) vfiouser.Device {
-	d := &idleDevice{}
-	d.regions = newDevice(t).regions
-	d.irqs = newDevice(t).irqs
-	return d
 }
 
 func message(cmd wire.Command, flags uint32, payload []byte) []byte {
@@ -345,12 +320,20 @@ func writeMessage(off uint64, flags uint32) []byte {
 	return message(wire.RegionWrite, flags, append(wire.Append(nil, wire.RegionAccess{Offset: off, Count: 4}), 1, 2, 3, 4))
 }
 
-func negotiated(b testing.TB, o vfiouser.Options) (int, *vfiouser.Server) {
-	fd, srv := served(b, newIdleDevice(b), o)
-	b.Cleanup(func() { unix.Close(fd) })
-	_, err := unix.Write(fd, message(wire.Version, 0, []byte("\x00\x00\x00\x00"+`{"capabilities":{"write_multiple":true}}`+"\x00")))
-	require.NoError(b, err)
+// negotiated returns the end of a client that is served.
+func negotiated(t testing.TB) (fd int) {
+	t.Helper()
+	srv, err := vfiouser.NewServer(newDevice(t), vfiouser.Options{})
+	require.NoError(t, err)
+	fd, done := connect(t, srv)
+	t.Cleanup(func() {
+		unix.Close(fd)
+		srv.Close()
+		<-done
+	})
+	_, err = unix.Write(fd, message(wire.Version, 0, []byte("\x00\x00\x00\x00"+`{"capabilities":{"write_multiple":true}}`+"\x00")))
+	require.NoError(t, err)
 	_, err = unix.Read(fd, make([]byte, 256))
-	require.NoError(b, err)
-	return fd, srv
+	require.NoError(t, err)
+	return fd
 }

@@ -57,20 +57,6 @@ func TestClientCannotTakeAllMappings(t *testing.T) {
 	}
 }
 
-// TestRegionsRefused: the server refuses, counts and logs one range too many.
-func TestRegionsRefused(t *testing.T) {
-	log := new(lines)
-	r := newRig(t, newDevice(t), vfiouser.Options{MaxDMARegions: 1, Log: slog.New(slog.NewTextHandler(log, nil))})
-	ram := alloc(t, 0x10000)
-	c := r.dial(nil)
-	require.NoError(t, c.Map(0x10000, ram, 0, 0x2000, client.ReadWrite))
-	for i := range uint64(3) {
-		require.ErrorIs(t, c.Map(0x20000+i<<12, ram, 0, 0x1000, client.ReadWrite), syscall.ENOSPC)
-	}
-	require.EqualValues(t, 3, r.srv.Stats().DMARefused[vfiouser.DMARegions])
-	require.Equal(t, 1, log.count("rule="+vfiouser.DMARegions.String()+" address=0x20000 size=0x1000 max=1"))
-}
-
 // sparse makes a memfd of n bytes that has no pages, and no mapping of the client's.
 func sparse(t *testing.T, n int64, flags int) *client.Memory {
 	fd, err := unix.MemfdCreate("guest", unix.MFD_CLOEXEC|flags)

@@ -73,7 +73,7 @@ func TestNoAllocations(t *testing.T) {
 	if scale.Race {
 		t.Skip("the race detector allocates")
 	}
-	fd, _ := negotiated(t, vfiouser.Options{})
+	fd := negotiated(t)
 	reply := make([]byte, 1<<16)
 	posted := append(writeMessage(0x24, wire.NoReply), readMessage(0)...)
 	var batch []byte

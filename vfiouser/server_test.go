@@ -1,7 +1,6 @@
 package vfiouser_test
 
 import (
-	"context"
 	"log/slog"
 	"net"
 	"os"
@@ -76,18 +75,6 @@ func TestCloseFreesPath(t *testing.T) {
 	}
 }
 
-func TestServeConn(t *testing.T) {
-	fd, srv := served(t, newDevice(t), vfiouser.Options{})
-	c, err := client.NewFD(fd, nil)
-	require.NoError(t, err)
-	defer c.Close()
-	_, err = c.Info()
-	require.NoError(t, err)
-	a, b := pair(t)
-	defer unix.Close(a)
-	require.ErrorIs(t, srv.ServeConn(context.Background(), unixConn(t, b)), vfiouser.ErrBusy)
-}
-
 // TestSecondClientIsRefused: the server refuses and counts a second client, and logs at most
 // one line a second about it. The first client continues.
 func TestSecondClientIsRefused(t *testing.T) {
@@ -108,6 +95,9 @@ func TestSecondClientIsRefused(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 77, v)
 	require.EqualValues(t, 1, r.srv.Stats().Clients)
+	a, b := pair(t)
+	defer unix.Close(a)
+	require.ErrorIs(t, r.srv.ServeConn(t.Context(), unixConn(t, b)), vfiouser.ErrBusy)
 }
 
 func TestPanicsAreContained(t *testing.T) {
