@@ -242,7 +242,7 @@ func TestDirtyReports(t *testing.T) {
 
 		dirty := map[uint64]bool{} // log pages, by address
 		mapped := func(at uint64) bool { return at >= base && at < base+2*size || at >= base+3*size && at < base+4*size }
-		for range rapid.IntRange(1, 8).Draw(t, "steps") {
+		for range rapid.IntRange(20, 60).Draw(t, "steps") {
 			if rapid.Bool().Draw(t, "access") {
 				at, n := base+rapid.Uint64Range(0, 4*size-1).Draw(t, "at"), rapid.SampledFrom([]uint64{0, 1, 2, 0x3000}).Draw(t, "bytes")
 				how := rapid.SampledFrom([]string{"read", "write", "own write"}).Draw(t, "how")
