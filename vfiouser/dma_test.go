@@ -61,7 +61,7 @@ func TestMessageDMA(t *testing.T) {
 // lock), so the request could only time out.
 func TestNoMessageDMAInHandler(t *testing.T) {
 	d := newDevice(t)
-	c := newRig(t, d, vfiouser.Options{DMATimeout: patience}).dial(nil)
+	c := newRig(t, d, vfiouser.Options{DMATimeout: time.Second}).dial(nil)
 	require.NoError(t, c.MapNoFD(0, alloc(t, 4096), 0, 4096, client.ReadWrite))
 	h, errs := d.Host(), make(chan error, 1)
 	d.locked(func() {

@@ -1,6 +1,7 @@
 package vfiouser_test
 
 import (
+	"os"
 	"runtime"
 	"testing"
 	"time"
@@ -105,19 +106,9 @@ func FuzzStream(f *testing.F) {
 	})
 }
 
-func countFDs(t testing.TB) (n int) {
+func countFDs(t testing.TB) int {
 	t.Helper()
-	dir, err := unix.Open("/proc/self/fd", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	dir, err := os.ReadDir("/proc/self/fd")
 	require.NoError(t, err)
-	defer unix.Close(dir)
-	buf := make([]byte, 16<<10)
-	for {
-		k, err := unix.ReadDirent(dir, buf)
-		require.NoError(t, err)
-		if k <= 0 {
-			return n
-		}
-		_, count, _ := unix.ParseDirent(buf[:k], -1, nil)
-		n += count
-	}
+	return len(dir)
 }

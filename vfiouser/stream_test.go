@@ -163,6 +163,7 @@ func TestSplitAnywhere(t *testing.T) {
 	})
 }
 
+// TestTooManyFDs: a message with more descriptors than any may have is refused, however they arrive.
 func TestTooManyFDs(t *testing.T) {
 	r := newRig(t, newDevice(t), vfiouser.Options{})
 	c := r.dial(nil)
