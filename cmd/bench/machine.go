@@ -13,14 +13,10 @@ import (
 
 // machineOnly are the scenarios that this process does not have.
 var machineOnly = []scenario{
-	{name: bandwidth, about: "a program in the guest reads and writes VRAM through its windows"},
 	{name: openCL, about: "OpenCL programs run in the guest, and check their results; time is that of the device by the guest's clock"},
 }
 
-const (
-	bandwidth = "bandwidth"
-	openCL    = "opencl"
-)
+const openCL = "opencl"
 
 // machineScenarios are the names of the scenarios of steps.
 func machineScenarios() []string {

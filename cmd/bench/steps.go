@@ -6,7 +6,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/umbra-gpu/umbra/cmd/lab/proto"
 )
@@ -20,16 +19,10 @@ type step struct {
 // steps in their order.
 var steps = []step{
 	{probe.name, (*life).probe},
-	{contexts.name, (*life).contexts},
 	{doorbell.name, (*life).fences},
-	{doorbell.name, (*life).doorbells},
 	{submit.name, (*life).submit},
-	{tables.name, (*life).tables},
 	{copies.name, (*life).copies},
-	{traps.name, (*life).accesses},
-	{bandwidth, (*life).bandwidth},
 	{openCL, (*life).openCL},
-	{neighbour.name, (*life).idle},
 	{suspend.name, (*life).poweroff},
 }
 
@@ -48,16 +41,6 @@ func (l *life) probe() {
 			must(fmt.Errorf("%d nodes in /dev/dri after the probe, want 2", len(dri.Nodes)))
 		}
 	})
-}
-
-// contexts creates and destroys clients of the driver, each with an address space and a channel.
-func (l *life) contexts() {
-	for _, n := range []int{1, pick(l.quick, 4, 8)} {
-		call(l, fmt.Sprint("contexts=", n), proto.CmdContexts, proto.ContextsArgs{Count: n}, func(t *take, r *proto.ContextsResult) {
-			t.metric("create-ns", float64(r.CreateNS))
-			t.metric("destroy-ns", float64(r.DestroyNS))
-		})
-	}
 }
 
 func fencesRight(r *proto.FencesResult) {
@@ -90,91 +73,21 @@ func (l *life) submit() {
 	})
 }
 
-// doorbells measures launches on one channel by the guest's clock.
-func (l *life) doorbells() {
-	l.ask(proto.CmdDoorbellOpen, nil, nil)
-	call(l, "doorbells", proto.CmdDoorbell, proto.DoorbellArgs{Count: pick(l.quick, 100, 400)}, func(t *take, r *proto.DoorbellResult) {
-		if r.Count < 1 {
-			must(errors.New("the guest rang no doorbell"))
-		}
-		t.per(r.Count)
-		t.metric("launch-p50-ns", float64(r.P50NS))
-		t.metric("launch-p99-ns", float64(r.P99NS))
-		t.metric("work-p50-ns", float64(r.WorkP50NS))
-		t.metric("work-p99-ns", float64(r.WorkP99NS))
-	})
-	l.ask(proto.CmdDoorbellClose, nil, nil)
-}
-
-// tables has the driver map and unmap memory: many entries at a time, or one.
-func (l *life) tables() {
-	for _, c := range []struct {
-		name string
-		args proto.TablesArgs
-	}{
-		{"dense", proto.TablesArgs{Buffers: pick(l.quick, 2, 8), Bytes: 8 << 20}},
-		{"sparse", proto.TablesArgs{Buffers: pick(l.quick, 100, 300), Bytes: 4 << 10}},
-	} {
-		call(l, fmt.Sprintf("%s/buffers=%d", c.name, c.args.Buffers), proto.CmdTables, c.args, func(t *take, r *proto.TablesResult) {
-			t.metric("map-ns", float64(r.MapNS))
-			t.metric("use-ns", float64(r.UseNS))
-			t.metric("unmap-ns", float64(r.UnmapNS))
-		})
-	}
-}
-
-// copies measures each engine at two sizes. The guest verifies what it copies.
+// copies measures the engines at two sizes, by the guest's clock. The guest verifies what it copies.
 func (l *life) copies() {
 	for _, size := range []uint32{4 << 10, 1 << 20} {
-		for _, engine := range []string{"m2mf", "ce0", "ce1"} {
-			name := fmt.Sprintf("size=%dKiB/engine=%s", size>>10, strings.ToUpper(engine))
-			call(l, name, proto.CmdBench, proto.BenchArgs{Engine: engine, Bytes: size, Rounds: 20, Registers: 1}, func(t *take, r *proto.BenchResult) {
-				for _, c := range r.Copies {
-					t.metric(unit(c.From+"-to-"+c.To)+"-B/s", c.MiBps*(1<<20))
+		for _, engine := range []string{proto.CmdM2MF, proto.CmdCE} {
+			name := fmt.Sprintf("size=%s/engine=%s", bytesName(uint64(size)), strings.ToUpper(engine))
+			call(l, name, engine, proto.CopyArgs{Bytes: size}, func(t *take, r *proto.CopyResult) {
+				var all int64
+				for _, c := range r.Cases {
+					all += c.NS
+					t.metric(strings.ReplaceAll(c.Name, " ", "-")+"-B/s", float64(c.Bytes)/float64(c.NS)*1e9)
 				}
+				t.perTimed(1, float64(all))
 			})
 		}
 	}
-}
-
-var notUnit = regexp.MustCompile(`[^a-z0-9]`)
-
-// unit makes a text a part of a unit.
-func unit(text string) string { return notUnit.ReplaceAllString(strings.ToLower(text), "-") }
-
-func noneSkipped(list []string) {
-	if len(list) > 0 {
-		must(fmt.Errorf("the guest could not measure: %s", strings.Join(list, "; ")))
-	}
-}
-
-// accesses measures loads and stores of a program in the guest.
-func (l *life) accesses() {
-	args := proto.BenchArgs{Engine: "m2mf", Bytes: 4096, Rounds: 1, Registers: 500}
-	call(l, "accesses", proto.CmdBench, args, func(t *take, r *proto.BenchResult) {
-		for _, a := range r.Access {
-			t.metric(unit(a.What)+"-ns", a.NS)
-		}
-		noneSkipped(r.Skipped)
-	})
-}
-
-// bandwidth measures how fast the guest's processor reaches VRAM. Its time is that of one read of
-// all bytes.
-func (l *life) bandwidth() {
-	args := proto.BandwidthArgs{Bytes: 16 << 10, BARMS: pick(l.quick, 100, 200)}
-	call(l, "bytes=16KiB", proto.CmdBandwidth, args, func(t *take, r *proto.BandwidthResult) {
-		for i, w := range r.Windows {
-			if i == 0 {
-				t.perTimed(1, float64(args.Bytes)/w.ReadBps*1e9)
-				t.metric("ram-read-B/s", w.RAMReadBps)
-				t.metric("ram-write-B/s", w.RAMWriteBps)
-			}
-			t.metric(unit(w.Window)+"-read-B/s", w.ReadBps)
-			t.metric(unit(w.Window)+"-write-B/s", w.WriteBps)
-		}
-		noneSkipped(r.Skipped)
-	})
 }
 
 // onDevice is how a program says how long its device worked, in milliseconds.
@@ -192,15 +105,6 @@ func (l *life) openCL() {
 			t.metric("program-ns", float64(r.NS))
 		})
 	}
-}
-
-// idle measures the processor time of this process while the guest's driver is idle.
-func (l *life) idle() {
-	d := time.Duration(pick(l.quick, 300, 700)) * time.Millisecond
-	l.measure("idle=1", func(t *take) {
-		t.sleep(d)
-		t.idle(d)
-	})
 }
 
 // poweroff shuts the guest down. Its driver saves what VRAM would lose.

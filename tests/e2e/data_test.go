@@ -37,7 +37,7 @@ func (b *fixture) copies(cmd string, quick bool) {
 	require.NotEmpty(b.t, r.Cases)
 	want := map[uint16]uint64{}
 	for _, c := range r.Cases {
-		require.Equal(b.t, c.WantCRC, c.CRC, c.Name)
+		require.True(b.t, c.OK, c.Name)
 		name, _, _ := strings.Cut(c.Name, " ")
 		require.Contains(b.t, classOf, name)
 		want[classOf[name]] += c.Bytes

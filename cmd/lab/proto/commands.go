@@ -30,7 +30,6 @@ var Commands = []Command{
 	{CmdBOMoves, BOMovesArgs{}, "move a buffer between VRAM and the guest's memory, and verify it"},
 	{CmdM2MF, CopyArgs{}, "copy with M2MF in every way, and verify it"},
 	{CmdCE, CopyArgs{}, "copy with both copy engines in every way, and verify it"},
-	{CmdCopy, CopyArgs{}, "make the copies of cases, and verify them"},
 	{CmdSemaphores, SemaphoresArgs{}, "release and acquire semaphores"},
 	{CmdFences, FencesArgs{}, "make small submissions, wait for each, and chain copies across channels"},
 	{CmdEvict, EvictArgs{}, "fill more than VRAM with buffers, and verify them"},

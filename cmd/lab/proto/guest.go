@@ -13,8 +13,7 @@ const (
 
 	CmdInfo       = "info"       // no arguments -> InfoResult
 	CmdObjects    = "objects"    // no arguments -> ObjectsResult
-	CmdCopy       = "copy"       // CopyArgs -> CopyResult: cases that the caller describes
-	CmdM2MF       = "m2mf"       // CopyArgs -> CopyResult: without cases, its own suite
+	CmdM2MF       = "m2mf"       // CopyArgs -> CopyResult: copies of every kind
 	CmdCE         = "ce"         // CopyArgs -> CopyResult: likewise, on both engines
 	CmdSemaphores = "semaphores" // SemaphoresArgs -> SemaphoresResult
 	CmdFences     = "fences"     // FencesArgs -> FencesResult
@@ -161,53 +160,9 @@ type ObjectOutcome struct {
 
 // CopyArgs are copies to do and verify.
 type CopyArgs struct {
-	Seed  uint64     `json:"seed,omitempty"`
-	Quick bool       `json:"quick,omitempty"` // the short suite
-	Cases []CopyCase `json:"cases,omitempty"` // empty: the command's own suite
-}
-
-// CopyCase is one copy of a rectangle of bytes. The source holds random data, the
-// destination is poisoned first, and the whole destination buffer is compared, guard
-// bands and gaps between lines included.
-type CopyCase struct {
-	Name   string `json:"name,omitempty"`
-	Engine string `json:"engine"` // "m2mf", "ce0", "ce1"
-	From   string `json:"from"`   // "vram", "gart"
-	To     string `json:"to"`
-
-	LineBytes uint32 `json:"line_bytes"` // elements, with Format
-	Lines     uint32 `json:"lines"`
-	SrcPitch  uint32 `json:"src_pitch,omitempty"` // 0: line bytes
-	DstPitch  uint32 `json:"dst_pitch,omitempty"`
-	SrcOffset uint32 `json:"src_offset,omitempty"` // added to the buffer's start (and 4096 of guard)
-	DstOffset uint32 `json:"dst_offset,omitempty"`
-
-	Inline   bool      `json:"inline,omitempty"` // M2MF: the data stands in the push buffer
-	SrcTiled *Tiled    `json:"src_tiled,omitempty"`
-	DstTiled *Tiled    `json:"dst_tiled,omitempty"`
-	Format   *CEFormat `json:"format,omitempty"` // CE only
-
-	Semaphore string `json:"semaphore,omitempty"` // at the copy's end: "", "one" word, "four" words
-}
-
-// Tiled is a block-linear side of a copy.
-type Tiled struct {
-	Width  uint32 `json:"width"` // bytes; elements, with Format
-	Height uint32 `json:"height"`
-	Depth  uint32 `json:"depth"`
-	BlockH uint32 `json:"block_h"` // log2 GOBs
-	BlockD uint32 `json:"block_d,omitempty"`
-	X      uint32 `json:"x,omitempty"` // bytes; elements, with Format
-	Y      uint32 `json:"y,omitempty"`
-	Z      uint32 `json:"z,omitempty"`
-}
-
-// CEFormat is the copy engine's component shuffle.
-type CEFormat struct {
-	Bytes   int       `json:"bytes"`   // of a component, 1 to 4
-	Src     int       `json:"src"`     // components of a source element, 1 to 4
-	Swizzle []uint32  `json:"swizzle"` // for each component out: 0-3 source, 4-5 constant, 6 zero
-	Const   [2]uint32 `json:"const,omitempty"`
+	Seed  uint64 `json:"seed,omitempty"`
+	Quick bool   `json:"quick,omitempty"` // the short suite
+	Bytes uint32 `json:"bytes,omitempty"` // instead of the suite: copies of so many bytes, 20 each way
 }
 
 // CopyResult has one entry a case.
@@ -219,14 +174,11 @@ type CopyResult struct {
 
 // CopyOutcome is the fate of one case.
 type CopyOutcome struct {
-	Name       string `json:"name"`
-	OK         bool   `json:"ok"`
-	Bytes      uint64 `json:"bytes"`
-	CRC        uint32 `json:"crc"`      // CRC-32 of what came back
-	WantCRC    uint32 `json:"want_crc"` // of what should have
-	Wrong      int    `json:"wrong,omitempty"`
-	FirstWrong int64  `json:"first_wrong,omitempty"` // byte of the destination buffer; -1: none
-	Error      string `json:"error,omitempty"`
+	Name  string `json:"name"` // begins with the engine
+	OK    bool   `json:"ok"`
+	Bytes uint64 `json:"bytes"`
+	NS    int64  `json:"ns"` // from the submission to the end of the wait
+	Error string `json:"error,omitempty"`
 }
 
 // SemaphoresArgs has the seed of the payloads.

@@ -32,7 +32,6 @@ func (s *Server) table() map[string]command {
 
 		proto.CmdInfo:          get(env.Info),
 		proto.CmdObjects:       get(env.Objects),
-		proto.CmdCopy:          do(env.Copies),
 		proto.CmdM2MF:          do(env.M2MF),
 		proto.CmdCE:            do(env.CE),
 		proto.CmdSemaphores:    do(env.Semaphores),

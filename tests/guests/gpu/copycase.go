@@ -5,7 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
+	"time"
 
 	"github.com/umbra-gpu/umbra/cmd/lab/proto"
 	"github.com/umbra-gpu/umbra/devmodel/guest/push"
@@ -42,9 +42,38 @@ func (r *rect) surface(b Buffer) push.Surface {
 	return push.Surface{VA: b.VA() + r.base, Tiling: r.tiling}
 }
 
+// copyCase is one copy of a rectangle of bytes. The source holds random data, the destination is
+// poisoned first, and the whole destination buffer is compared, guard bands and gaps between lines
+// included.
+type copyCase struct {
+	Name   string
+	Engine string // "m2mf", "ce0", "ce1"
+	From   string // "vram", "gart"
+	To     string
+
+	LineBytes, Lines     uint32 // elements, with Format
+	SrcPitch, DstPitch   uint32 // 0: line bytes
+	SrcOffset, DstOffset uint32 // added to the buffer's start and its guard
+
+	Inline             bool         // M2MF: the data stands in the push buffer
+	SrcTiled, DstTiled *push.Tiling // width and x in elements, with Format
+	Format             *shuffle     // CE only
+
+	Semaphore string // at the copy's end: "", "one" word, "four" words
+	Times     int    // that it is submitted before the wait; 0: once
+}
+
+// shuffle is the copy engine's component shuffle.
+type shuffle struct {
+	Bytes   int      // of a component, 1 to 4
+	Src     int      // components of a source element, 1 to 4
+	Swizzle []uint32 // for each component out: 0-3 source, 4-5 constant, 6 zero
+	Const   [2]uint32
+}
+
 // job is a copy with its input and its expected output.
 type job struct {
-	c        proto.CopyCase
+	c        copyCase
 	engine   push.Engine
 	src, dst rect
 	srcLine  uint32 // bytes
@@ -57,7 +86,7 @@ type job struct {
 }
 
 // plan computes a copy on the CPU.
-func plan(c proto.CopyCase, seed uint64) (*job, error) {
+func plan(c copyCase, seed uint64) (*job, error) {
 	e, err := engineOf(c.Engine)
 	if err != nil {
 		return nil, err
@@ -78,7 +107,7 @@ func plan(c proto.CopyCase, seed uint64) (*job, error) {
 	return j, nil
 }
 
-func newRect(domain string, offset, pitch, line, lines, cpp uint32, t *proto.Tiled) (rect, error) {
+func newRect(domain string, offset, pitch, line, lines, cpp uint32, t *push.Tiling) (rect, error) {
 	d, err := domainOf(domain)
 	if err != nil {
 		return rect{}, err
@@ -99,8 +128,7 @@ func newRect(domain string, offset, pitch, line, lines, cpp uint32, t *proto.Til
 		return rect{}, fmt.Errorf("rectangle at %d,%d,%d of %dx%d leaves the surface of %dx%dx%d", t.X, t.Y, t.Z, line, lines, l.Width, l.Height, l.Depth)
 	}
 	r.layout, r.x, r.y, r.z = &l, t.X*cpp, t.Y, t.Z
-	r.tiling = &push.Tiling{Width: t.Width, Height: t.Height, Depth: t.Depth, BlockH: t.BlockH, BlockD: t.BlockD, X: t.X, Y: t.Y, Z: t.Z}
-	r.pitch = 0
+	r.tiling, r.pitch = t, 0
 	r.size = r.base + l.Size() + guard
 	return r, nil
 }
@@ -191,15 +219,13 @@ func (j *job) emit(b *push.Buffer, src, dst Buffer, sem uint64) {
 
 // run does the job on the GPU and compares.
 func (k *copier) run(j *job) (out proto.CopyOutcome) {
-	out.Name, out.Bytes = j.c.Name, uint64(j.dstLine)*uint64(j.c.Lines)
-	out.WantCRC = crc32.ChecksumIEEE(j.want)
-	got, err := k.execute(j)
+	out.Name, out.Bytes = j.c.Name, uint64(j.dstLine)*uint64(j.c.Lines)*uint64(max(j.c.Times, 1))
+	got, took, err := k.execute(j)
+	out.NS = took.Nanoseconds()
 	if got != nil {
-		out.CRC = crc32.ChecksumIEEE(got)
-		out.Wrong, out.FirstWrong = differ(got, j.want)
-		if err == nil && out.Wrong > 0 {
+		if wrong, first := differ(got, j.want); err == nil && wrong > 0 {
 			err = fmt.Errorf("%d of %d bytes wrong, the first at %#x (surface at %#x): %#02x, want %#02x",
-				out.Wrong, len(j.want), out.FirstWrong, j.dst.base, got[out.FirstWrong], j.want[out.FirstWrong])
+				wrong, len(j.want), first, j.dst.base, got[first], j.want[first])
 		}
 	}
 	if err != nil {
@@ -209,65 +235,85 @@ func (k *copier) run(j *job) (out proto.CopyOutcome) {
 	return out
 }
 
-func (k *copier) execute(j *job) (got []byte, err error) {
+func (k *copier) execute(j *job) (got []byte, took time.Duration, err error) {
 	if err := k.s.use(j.engine.Object()); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	dst, err := k.s.dev.NewBuffer(j.dst.size, j.dst.domain)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	defer closeInto(dst, &err)
 	src, err := k.s.dev.NewBuffer(j.src.size, j.src.domain)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	defer closeInto(src, &err)
 	if !j.c.Inline {
 		if err := k.upload(j.engine, src, j.src.domain, j.source); err != nil {
-			return nil, fmt.Errorf("staging the source: %w", err)
+			return nil, 0, fmt.Errorf("staging the source: %w", err)
 		}
 	}
 	if err := k.upload(j.engine, dst, j.dst.domain, j.poison); err != nil {
-		return nil, fmt.Errorf("poisoning the destination: %w", err)
+		return nil, 0, fmt.Errorf("poisoning the destination: %w", err)
 	}
 	if err := k.armSemaphore(); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	var b push.Buffer
 	j.emit(&b, src, dst, k.sem.VA()+semOffset)
 	refs := []Ref{ref(src, j.src.domain, false), ref(dst, j.dst.domain, true), ref(k.sem, drm.DomainGART, true)}
-	if err := k.s.Submit(&b, refs...); err != nil {
-		return nil, err
+	start := time.Now()
+	for range max(j.c.Times, 1) {
+		if err := k.s.Submit(&b, refs...); err != nil {
+			return nil, 0, err
+		}
 	}
 	if err := wait(dst, false); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
+	took = time.Since(start)
 	if err := k.s.ch.Alive(); err != nil {
-		return nil, fmt.Errorf("the channel died: %w", err)
+		return nil, 0, fmt.Errorf("the channel died: %w", err)
 	}
 	semErr := k.checkSemaphore(j)
 	got, err = k.download(j.engine, dst, j.dst.domain, j.want)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	return got, errors.Join(semErr, k.peek(dst, j))
+	return got, took, errors.Join(semErr, k.peek(dst, j))
 }
 
 // closeInto joins the error of a deferred Close into the function's own.
 func closeInto(c interface{ Close() error }, err *error) { *err = errors.Join(*err, c.Close()) }
 
-// Copies runs cases and verifies each. The error names the first that failed.
-func (e *Env) Copies(a proto.CopyArgs) (res proto.CopyResult, err error) {
+// maxSized bounds the copies of one size.
+const maxSized = 4 << 20
+
+// M2MF copies with M2MF.
+func (e *Env) M2MF(a proto.CopyArgs) (proto.CopyResult, error) {
+	return e.copies(a, m2mfSuite(a.Quick), "m2mf")
+}
+
+// CE copies with both copy engines.
+func (e *Env) CE(a proto.CopyArgs) (proto.CopyResult, error) {
+	return e.copies(a, append(ceSuite("ce0", a.Quick), ceSuite("ce1", a.Quick)...), "ce0", "ce1")
+}
+
+// copies runs a suite and verifies each case. The error names the first that failed.
+func (e *Env) copies(a proto.CopyArgs, cases []copyCase, engines ...string) (res proto.CopyResult, err error) {
+	if a.Bytes > 0 {
+		if a.Bytes%4096 != 0 || a.Bytes > maxSized {
+			return res, fmt.Errorf("copies of %d bytes: want whole pages of 4096, and %d MiB at most", a.Bytes, maxSized>>20)
+		}
+		cases = sizedSuite(a.Bytes, engines...)
+	}
 	k, err := e.copier()
 	if err != nil {
 		return res, err
 	}
 	defer closeInto(k, &err)
-	for i, c := range a.Cases {
-		if c.Name == "" {
-			c.Name = fmt.Sprintf("case %d", i)
-		}
+	for i, c := range cases {
 		j, planErr := plan(c, a.Seed+uint64(i)*3)
 		if planErr != nil {
 			return res, fmt.Errorf("%s: %w", c.Name, planErr)
@@ -283,25 +329,8 @@ func (e *Env) Copies(a proto.CopyArgs) (res proto.CopyResult, err error) {
 			err = fmt.Errorf("%s: %s", out.Name, out.Error)
 		}
 		if k.s.ch.Alive() != nil {
-			err = errors.Join(err, errors.New("the channel is dead: the cases after it were not run"))
-			break
+			return res, errors.Join(err, errors.New("the channel is dead: the cases after it were not run"))
 		}
 	}
 	return res, err
-}
-
-// M2MF is Copies with M2MF's own suite unless there are cases.
-func (e *Env) M2MF(a proto.CopyArgs) (proto.CopyResult, error) {
-	if len(a.Cases) == 0 {
-		a.Cases = m2mfSuite(a.Quick)
-	}
-	return e.Copies(a)
-}
-
-// CE is Copies with the suites of both copy engines unless there are cases.
-func (e *Env) CE(a proto.CopyArgs) (proto.CopyResult, error) {
-	if len(a.Cases) == 0 {
-		a.Cases = append(ceSuite("ce0", a.Quick), ceSuite("ce1", a.Quick)...)
-	}
-	return e.Copies(a)
 }

@@ -171,7 +171,7 @@ func (e *Env) verified() (err error) {
 	}
 	defer closeInto(k, &err)
 	for i, r := range routes {
-		j, err := plan(proto.CopyCase{Name: r[0] + " to " + r[1], Engine: "m2mf", From: r[0], To: r[1], LineBytes: 4096, Lines: 4}, uint64(i)+77)
+		j, err := plan(copyCase{Name: r[0] + " to " + r[1], Engine: "m2mf", From: r[0], To: r[1], LineBytes: 4096, Lines: 4}, uint64(i)+77)
 		if err != nil {
 			return err
 		}
