@@ -53,7 +53,7 @@ func ablations(t *testing.T, k kernel) []variant {
 // whens implements the conditions that rows of ablation.Rows name.
 var whens = map[string]func(b *fixture){
 	"a client allocates an object of class 90b5": func(b *fixture) {
-		require.Error(b.t, b.try(proto.CmdObjects, nil, nil))
+		require.Error(b.t, b.try(proto.CmdCE, proto.CopyArgs{Bytes: 4096}, nil))
 	},
 }
 
@@ -111,7 +111,7 @@ func TestAblations(t *testing.T) {
 			b.rebuild(func(c *soft.Config) { whole = *c })
 			b.step("control", func(b *fixture) {
 				b.probe(k)
-				b.call(proto.CmdObjects, nil, nil)
+				b.call(proto.CmdCE, proto.CopyArgs{Bytes: 4096}, nil)
 				b.requireNoSymptoms(rows)
 			})
 			for _, a := range rows {

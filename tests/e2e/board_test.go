@@ -50,11 +50,12 @@ func TestLargest(t *testing.T) {
 	b.identity("msi", soft.MaxVRAM)
 	b.copies(proto.CmdM2MF, true)
 	// Buffers fill the memory from below, the driver's own structures from above.
-	var r proto.EvictResult
+	const clients, kept = 4, 16 << 20
+	var sum proto.LoadTotals
 	w := b.during(func() {
-		b.call(proto.CmdEvict, proto.EvictArgs{BufferBytes: 32 << 20, TotalBytes: 256 << 20, Passes: 1}, &r)
+		b.call(proto.CmdLoad, proto.LoadArgs{Clients: clients, KeepBytes: kept}, nil)
+		b.call(proto.CmdLoadStop, nil, &sum)
 	})
-	require.EqualValues(t, 256<<20, r.Verified)
-	w.requireMoved(t, classM2MF, r.Bytes+r.Verified)
+	w.requireMoved(t, classM2MF, (clients+sum.Checks)*kept)
 	require.NoError(t, b.VM.Poweroff(b.ctx))
 }

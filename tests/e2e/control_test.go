@@ -49,13 +49,6 @@ func (b *fixture) control(k kernel) {
 			b.requireRefused(proto.CmdBOMoves, proto.BOMovesArgs{Moves: 2}, &r)
 			require.Zero(b.t, r.Bytes)
 		})
-		b.attempt(proto.CmdEvict, func(b *fixture) {
-			var r proto.EvictResult
-			b.requireRefused(proto.CmdEvict, proto.EvictArgs{TotalBytes: 16 << 20, Passes: 1}, &r)
-			require.NotZero(b.t, r.Buffers)
-			require.Equal(b.t, r.Buffers, r.Wrong)
-			require.Zero(b.t, r.Verified)
-		})
 		b.attempt(proto.CmdLoad, func(b *fixture) { b.requireRefused(proto.CmdLoad, nil, nil) })
 		for cmd, what := range map[string]string{proto.CmdFault: "m2mf-read", proto.CmdIllegal: "engine-method"} {
 			b.attempt(cmd, func(b *fixture) {

@@ -11,22 +11,6 @@ import (
 // classOf maps the guest's names of engines to classes.
 var classOf = map[string]uint16{"m2mf": classM2MF, "ce0": classCE0, "ce1": classCE1}
 
-// objects creates an object of every class, by both interfaces.
-func (b *fixture) objects() {
-	b.t.Helper()
-	var r proto.ObjectsResult
-	b.call(proto.CmdObjects, nil, &r)
-	require.NotEmpty(b.t, r.Objects)
-	for _, o := range r.Objects {
-		require.True(b.t, o.Bound, "class %04x", o.Class)
-	}
-	// The driver reads the graphics engine's units when the first object is made.
-	var i proto.InfoResult
-	b.call(proto.CmdInfo, nil, &i)
-	require.EqualValues(b.t, 4, i.GPCs)
-	require.EqualValues(b.t, 14, i.TPCs)
-}
-
 // copies runs a suite of copies. The card must have moved all verified bytes by the
 // engines that the cases name.
 func (b *fixture) copies(cmd string, quick bool) {
@@ -112,18 +96,16 @@ func (b *fixture) requireKernelMoved(k kernel, w work, guests, kernels uint64) {
 	}
 }
 
-// evict uses more buffers than VRAM holds. The excess must leave VRAM while the
-// buffers are filled, and come back in each pass.
+// evict has processes keep more data than VRAM holds. They check it in turns, so the excess must leave
+// VRAM and come back.
 func (b *fixture) evict(k kernel) {
 	b.t.Helper()
-	const passes = 1
-	var r proto.EvictResult
+	const clients, kept = 6, 24 << 20
+	var sum proto.LoadTotals
 	w := b.during(func() {
-		b.call(proto.CmdEvict, proto.EvictArgs{Times: 1.2, Passes: passes, Seed: 4}, &r)
+		b.call(proto.CmdLoad, proto.LoadArgs{Clients: clients, Bytes: 64 << 10, KeepBytes: kept, ProgressMS: 50}, nil)
+		b.progress(len(b.VM.Agent().Events()), 2*clients)
+		b.call(proto.CmdLoadStop, nil, &sum)
 	})
-	require.Greater(b.t, r.Bytes, r.VRAMBytes)
-	require.Zero(b.t, r.Wrong)
-	require.Equal(b.t, passes*r.Bytes, r.Verified)
-	excess := r.Bytes - r.VRAMBytes
-	b.requireKernelMoved(k, w, r.Bytes+r.Verified, (1+2*passes)*excess)
+	b.requireKernelMoved(k, w, (clients+sum.Checks)*kept, clients*kept-lifeVRAM)
 }

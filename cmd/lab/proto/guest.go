@@ -8,22 +8,17 @@ const (
 	CmdBind       = "bind"       // BindArgs -> BindResult
 	CmdDRI        = "dri"        // no arguments -> DRIResult
 	CmdPCI        = "pci"        // PCIArgs -> PCIResult
-	CmdHwmon      = "hwmon"      // no arguments -> HwmonResult
 	CmdInterrupts = "interrupts" // InterruptsArgs -> InterruptsResult
 
-	CmdInfo       = "info"       // no arguments -> InfoResult
-	CmdObjects    = "objects"    // no arguments -> ObjectsResult
 	CmdM2MF       = "m2mf"       // CopyArgs -> CopyResult: copies of every kind
 	CmdCE         = "ce"         // CopyArgs -> CopyResult: likewise, on both engines
 	CmdSemaphores = "semaphores" // SemaphoresArgs -> SemaphoresResult
 	CmdFences     = "fences"     // FencesArgs -> FencesResult
-	CmdEvict      = "evict"      // EvictArgs -> EvictResult
 	CmdBOMoves    = "bo-moves"   // BOMovesArgs -> BOMovesResult
 	CmdFault      = "fault"      // OffenceArgs -> OffenceResult: an MMU fault
 	CmdIllegal    = "illegal"    // OffenceArgs -> OffenceResult: a method, class or header that does not exist
 	CmdLoad       = "load"       // LoadArgs -> no result: starts, returns after verified copies; EventLoad follows
 	CmdLoadStop   = "load-stop"  // no arguments -> LoadTotals
-	CmdBench      = "bench"      // BenchArgs -> BenchResult
 )
 
 // ModprobeResult is what modprobe replies with.
@@ -106,19 +101,6 @@ type PCIBAR struct {
 	Size  uint64 `json:"size"`
 }
 
-// HwmonResult lists the sensors of the graphics driver.
-type HwmonResult struct {
-	Sensors []HwmonSensor `json:"sensors"`
-}
-
-// HwmonSensor is one hwmon attribute that ends in _input.
-type HwmonSensor struct {
-	Device string `json:"device"` // "nouveau"
-	Name   string `json:"name"`   // "temp1"
-	Value  int64  `json:"value"`  // millidegrees, for a temperature
-	Error  string `json:"error,omitempty"`
-}
-
 // InterruptsArgs selects lines of /proc/interrupts by their action's name.
 type InterruptsArgs struct {
 	Name string `json:"name,omitempty"` // empty: nouveau (and nvkm, as it is called from 6.2 on)
@@ -135,27 +117,6 @@ type InterruptLine struct {
 	IRQ   string `json:"irq"`
 	Chip  string `json:"chip"` // "PCI-MSI-0000:00:02.0 0-edge nvkm" and the like
 	Count uint64 `json:"count"`
-}
-
-// InfoResult is what GETPARAM says.
-type InfoResult struct {
-	Chipset   uint64 `json:"chipset"`
-	VRAMBytes uint64 `json:"vram_bytes"` // that clients may use
-	GPCs      uint64 `json:"gpcs"`
-	TPCs      uint64 `json:"tpcs"`
-	PTimerNS  uint64 `json:"ptimer_ns"`
-}
-
-// ObjectsResult tells which classes a channel accepts.
-type ObjectsResult struct {
-	Objects []ObjectOutcome `json:"objects"`
-}
-
-// ObjectOutcome is the fate of one class.
-type ObjectOutcome struct {
-	Class uint32 `json:"class"`
-	Bound bool   `json:"bound"` // SET_OBJECT and a NOP ran and their fence came back
-	Error string `json:"error,omitempty"`
 }
 
 // CopyArgs are copies to do and verify.
@@ -218,24 +179,6 @@ type FencesResult struct {
 	P99NS       int64 `json:"p99_ns"`
 	CrossCopies int   `json:"cross_copies"` // copies chained from channel to channel with no CPU wait between
 	CrossWrong  int   `json:"cross_wrong"`
-}
-
-// EvictArgs makes buffers until they exceed VRAM.
-type EvictArgs struct {
-	Seed        uint64  `json:"seed,omitempty"`
-	BufferBytes uint64  `json:"buffer_bytes,omitempty"` // 0: 4 MiB
-	TotalBytes  uint64  `json:"total_bytes,omitempty"`  // 0: Times x VRAM
-	Times       float64 `json:"times,omitempty"`        // 0: 1.25
-	Passes      int     `json:"passes,omitempty"`       // 0: 2
-}
-
-// EvictResult counts the data that survived.
-type EvictResult struct {
-	VRAMBytes uint64 `json:"vram_bytes"`
-	Buffers   int    `json:"buffers"`
-	Bytes     uint64 `json:"bytes"`    // of all buffers
-	Verified  uint64 `json:"verified"` // bytes read back and right, over all passes
-	Wrong     int    `json:"wrong"`    // buffers
 }
 
 // BOMovesArgs moves one buffer between VRAM and GART.
@@ -304,32 +247,4 @@ type LoadTotals struct {
 	Checks uint64 `json:"checks,omitempty"` // of kept data
 	Lost   uint64 `json:"lost,omitempty"`   // words of it that were wrong
 	Error  string `json:"error,omitempty"`  // the first one
-}
-
-// BenchArgs selects measurements.
-type BenchArgs struct {
-	Engine    string `json:"engine"`
-	Bytes     uint32 `json:"bytes"`     // of a copy
-	Rounds    int    `json:"rounds"`    // copies each way
-	Registers int    `json:"registers"` // accesses
-}
-
-// BenchResult is all in guest time.
-type BenchResult struct {
-	Copies  []BenchCopy   `json:"copies"`
-	Access  []BenchAccess `json:"access"`
-	Skipped []string      `json:"skipped,omitempty"`
-}
-
-// BenchCopy is the bandwidth of copies one way, with several in flight.
-type BenchCopy struct {
-	From  string  `json:"from"`
-	To    string  `json:"to"`
-	MiBps float64 `json:"mibps"`
-}
-
-// BenchAccess is the cost of one CPU access.
-type BenchAccess struct {
-	What string  `json:"what"` // "bar0-read PMC_BOOT_0", "bar0-write ...", "vram-read", ...
-	NS   float64 `json:"ns"`   // each
 }

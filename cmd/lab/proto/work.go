@@ -1,79 +1,16 @@
 package proto
 
-// Commands that do what the bench measures, of a node that nouveau has.
+// The commands of a channel whose doorbell is rung again and again. The program waits by reading memory,
+// so nothing but the doorbell reaches the server.
 const (
-	CmdContexts  = "contexts"  // ContextsArgs -> ContextsResult
-	CmdTables    = "tables"    // TablesArgs -> TablesResult
-	CmdBandwidth = "bandwidth" // BandwidthArgs -> BandwidthResult
-
 	CmdDoorbellOpen  = "doorbell-open"  // no arguments -> no result: opens the channel that CmdDoorbell uses
-	CmdDoorbell      = "doorbell"       // DoorbellArgs -> DoorbellResult
+	CmdDoorbell      = "doorbell"       // DoorbellArgs -> no result
 	CmdDoorbellClose = "doorbell-close" // no arguments -> no result
 )
-
-// ContextsArgs say how many clients there are at the same time. Each is an address
-// space with a channel.
-type ContextsArgs struct {
-	Count int `json:"count,omitempty"` // 0: 1
-}
-
-// ContextsResult is in guest time: of all of them together.
-type ContextsResult struct {
-	CreateNS  int64 `json:"create_ns"` // until each has run one submission
-	DestroyNS int64 `json:"destroy_ns"`
-}
-
-// TablesArgs say how many buffers are mapped into one address space. They are system
-// memory, so that the driver writes an entry for each 4 KiB.
-type TablesArgs struct {
-	Buffers int    `json:"buffers"`
-	Bytes   uint64 `json:"bytes"` // of each
-}
-
-// TablesResult is in guest time.
-type TablesResult struct {
-	MapNS   int64 `json:"map_ns"`
-	UseNS   int64 `json:"use_ns"` // submissions that write through some of them, one at a time
-	UnmapNS int64 `json:"unmap_ns"`
-}
-
-// BandwidthArgs say how the processor's way to VRAM is measured: blocks of so many
-// bytes, in 31 rounds or so much time, whichever ends first.
-type BandwidthArgs struct {
-	Bytes int `json:"bytes,omitempty"`  // 0: 16 KiB
-	BARMS int `json:"bar_ms,omitempty"` // for each window; 0: 500
-}
-
-// BandwidthResult is in guest time.
-type BandwidthResult struct {
-	Windows []WindowBandwidth `json:"windows"`
-	Skipped []string          `json:"skipped,omitempty"` // windows that could not be measured, and why
-}
-
-// WindowBandwidth is that of one window, by loads and stores of 8 bytes, with that of
-// the guest's own memory measured in turns with it. All are medians of the rounds.
-type WindowBandwidth struct {
-	Window      string  `json:"window"` // "bar1" or "bar3"
-	ReadBps     float64 `json:"read_bps"`
-	WriteBps    float64 `json:"write_bps"`
-	RAMReadBps  float64 `json:"ram_read_bps"`
-	RAMWriteBps float64 `json:"ram_write_bps"`
-}
 
 // DoorbellArgs say how often to ring the open channel's doorbell.
 type DoorbellArgs struct {
 	Count int `json:"count"` // submissions through the driver, each awaited in memory before the next
-}
-
-// DoorbellResult is in guest time.
-type DoorbellResult struct {
-	Count int `json:"count"`
-	// A launch until the driver has returned.
-	P50NS int64 `json:"p50_ns"`
-	P99NS int64 `json:"p99_ns"`
-	// A launch until its work is seen.
-	WorkP50NS int64 `json:"work_p50_ns"`
-	WorkP99NS int64 `json:"work_p99_ns"`
 }
 
 // CmdRegisters reads and writes registers of a card that a driver has: RegistersArgs ->

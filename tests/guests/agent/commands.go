@@ -22,7 +22,6 @@ func (s *Server) table() map[string]command {
 		proto.CmdBind:       do(sys.Bind),
 		proto.CmdDRI:        get(sys.DRI),
 		proto.CmdPCI:        do(sys.PCI),
-		proto.CmdHwmon:      get(sys.Hwmon),
 		proto.CmdInterrupts: do(sys.Interrupts),
 		proto.CmdRegisters:  do(sys.Access),
 		proto.CmdRun:        do(sys.Run),
@@ -30,25 +29,18 @@ func (s *Server) table() map[string]command {
 		proto.CmdReboot:     last(sys.Reboot),
 		proto.CmdSuspend:    act(func(none) error { return sys.Suspend() }),
 
-		proto.CmdInfo:          get(env.Info),
-		proto.CmdObjects:       get(env.Objects),
 		proto.CmdM2MF:          do(env.M2MF),
 		proto.CmdCE:            do(env.CE),
 		proto.CmdSemaphores:    do(env.Semaphores),
 		proto.CmdFences:        do(env.Fences),
-		proto.CmdEvict:         do(env.Evict),
 		proto.CmdBOMoves:       do(env.BOMoves),
 		proto.CmdFault:         do(env.Fault),
 		proto.CmdIllegal:       do(env.Illegal),
 		proto.CmdLoad:          act(s.startLoad),
 		proto.CmdLoadStop:      get(s.endLoad),
-		proto.CmdBench:         do(env.Bench),
 		proto.CmdTraps:         do(sys.Traps),
-		proto.CmdContexts:      do(env.Contexts),
-		proto.CmdTables:        do(env.Tables),
-		proto.CmdBandwidth:     do(env.Bandwidth),
 		proto.CmdDoorbellOpen:  act(func(none) error { return s.openDoorbell() }),
-		proto.CmdDoorbell:      do(s.ringDoorbell),
+		proto.CmdDoorbell:      act(s.ringDoorbell),
 		proto.CmdDoorbellClose: act(func(none) error { return s.closeDoorbell() }),
 
 		proto.CmdThrottle:       act(s.startThrottle),
@@ -171,11 +163,11 @@ func (s *Server) openDoorbell() (err error) {
 	return err
 }
 
-func (s *Server) ringDoorbell(a proto.DoorbellArgs) (proto.DoorbellResult, error) {
+func (s *Server) ringDoorbell(a proto.DoorbellArgs) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.doorbell == nil {
-		return proto.DoorbellResult{}, errors.New("no doorbell is open: doorbell-open first")
+		return errors.New("no doorbell is open: doorbell-open first")
 	}
 	return s.doorbell.Ring(a)
 }

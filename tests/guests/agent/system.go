@@ -74,29 +74,6 @@ func (s *System) DRI() (proto.DRIResult, error) {
 	return res, nil
 }
 
-// Hwmon lists the sensors of nouveau.
-func (s *System) Hwmon() (proto.HwmonResult, error) {
-	res := proto.HwmonResult{Sensors: []proto.HwmonSensor{}}
-	for _, dir := range s.glob("sys/class/hwmon/hwmon*") {
-		name, err := s.read(dir + "/name")
-		if err != nil || name != "nouveau" {
-			continue
-		}
-		for _, p := range s.glob(dir + "/*_input") {
-			sensor := proto.HwmonSensor{Device: name, Name: strings.TrimSuffix(filepath.Base(p), "_input")}
-			text, err := s.read(p)
-			if err == nil {
-				sensor.Value, err = strconv.ParseInt(text, 10, 64)
-			}
-			if err != nil {
-				sensor.Error = err.Error()
-			}
-			res.Sensors = append(res.Sensors, sensor)
-		}
-	}
-	return res, nil
-}
-
 // Interrupts sums lines of /proc/interrupts by the names of their actions.
 func (s *System) Interrupts(a proto.InterruptsArgs) (proto.InterruptsResult, error) {
 	res := proto.InterruptsResult{Lines: []proto.InterruptLine{}}

@@ -47,11 +47,6 @@ type grobjAlloc struct {
 	Class   int32
 }
 
-type gpuobjFree struct {
-	Channel int32
-	Handle  uint32
-}
-
 type gemInfo struct {
 	Handle    uint32
 	Domain    uint32
@@ -109,49 +104,6 @@ type gemCPUPrep struct {
 	Flags  uint32
 }
 
-// The NVIF messages. They are variable in length; these are the fixed heads.
-// Source: Linux drivers/gpu/drm/nouveau/include/nvif/ioctl.h, cl0080.h.
-
-type nvifHead struct {
-	Version uint8
-	Type    uint8
-	_       [4]uint8
-	Owner   uint8
-	Route   uint8
-	Token   uint64
-	Object  uint64
-}
-
-type nvifNew struct {
-	Version uint8
-	_       [6]uint8
-	Route   uint8
-	Token   uint64
-	Object  uint64
-	Handle  uint32
-	Class   int32
-}
-
-type nvifSclass struct {
-	Version uint8
-	Count   uint8
-	_       [6]uint8
-}
-
-type nvifClass struct {
-	Class  int32
-	MinVer int16
-	MaxVer int16
-}
-
-const (
-	nvifTypeSclass = 1
-	nvifTypeNew    = 2
-
-	nvifOwnerAny    = 0xff
-	nvifRouteHidden = 0xff // the message is for the channel that token names
-)
-
 // Ioctl request numbers: _IOC(dir, 'd', nr, size).
 const (
 	iocWrite = 1
@@ -169,12 +121,8 @@ var (
 	ioctlChannelAlloc = ioc(iocRead|iocWrite, drmCommandBase+0x02, unsafe.Sizeof(channelAlloc{}))
 	ioctlChannelFree  = ioc(iocWrite, drmCommandBase+0x03, unsafe.Sizeof(channelFree{}))
 	ioctlGrobjAlloc   = ioc(iocWrite, drmCommandBase+0x04, unsafe.Sizeof(grobjAlloc{}))
-	ioctlGpuobjFree   = ioc(iocWrite, drmCommandBase+0x06, unsafe.Sizeof(gpuobjFree{}))
 	ioctlGEMNew       = ioc(iocRead|iocWrite, drmCommandBase+0x40, unsafe.Sizeof(gemNew{}))
 	ioctlGEMPushbuf   = ioc(iocRead|iocWrite, drmCommandBase+0x41, unsafe.Sizeof(gemPushbuf{}))
 	ioctlGEMCPUPrep   = ioc(iocWrite, drmCommandBase+0x42, unsafe.Sizeof(gemCPUPrep{}))
 	ioctlGEMInfo      = ioc(iocRead|iocWrite, drmCommandBase+0x44, unsafe.Sizeof(gemInfo{}))
 )
-
-// The NVIF request carries its own length in the size field.
-func ioctlNVIF(size uintptr) uintptr { return ioc(iocRead|iocWrite, drmCommandBase+0x07, size) }

@@ -32,21 +32,15 @@ func (d *Device) NewChannel() (*Channel, error) {
 func (c *Channel) ID() int { return int(c.id) }
 
 // NewObject makes an object of a class by GROBJ_ALLOC, which attaches the class's
-// engine to the channel, and returns its handle.
-func (c *Channel) NewObject(class uint32) (uint32, error) {
+// engine to the channel.
+func (c *Channel) NewObject(class uint32) error {
 	c.next++
 	req := &grobjAlloc{Channel: c.id, Handle: c.next, Class: int32(class)}
 	err := ioctl(c.dev.f, "GROBJ_ALLOC", ioctlGrobjAlloc, unsafe.Pointer(req))
 	if err != nil {
-		return 0, fmt.Errorf("class %04x: %w", class, err)
+		return fmt.Errorf("class %04x: %w", class, err)
 	}
-	return c.next, nil
-}
-
-// FreeObject ends an object made by NewObject.
-func (c *Channel) FreeObject(handle uint32) error {
-	req := &gpuobjFree{Channel: c.id, Handle: handle}
-	return ioctl(c.dev.f, "GPUOBJ_FREE", ioctlGpuobjFree, unsafe.Pointer(req))
+	return nil
 }
 
 // Ref puts a buffer on a submission's validation list. The kernel moves it to
@@ -114,42 +108,4 @@ func (c *Channel) Close() error {
 	}
 	req := &channelFree{Channel: c.id}
 	return ioctl(c.dev.f, "CHANNEL_FREE", ioctlChannelFree, unsafe.Pointer(req))
-}
-
-// maxClasses bounds a class list: the count field is one byte.
-const maxClasses = 255
-
-// ListClasses asks what can be instantiated on the channel (NVIF SCLASS). It is how
-// Mesa 25 and later choose their classes.
-func (c *Channel) ListClasses() error {
-	const head = int(unsafe.Sizeof(nvifHead{}) + unsafe.Sizeof(nvifSclass{}))
-	msg := c.message(nvifTypeSclass, head+maxClasses*int(unsafe.Sizeof(nvifClass{})))
-	msg[unsafe.Offsetof(nvifSclass{}.Count)+unsafe.Sizeof(nvifHead{})] = maxClasses
-	return c.nvif("NVIF SCLASS", msg)
-}
-
-// NewObjectNVIF makes an object by NVIF NEW, the way of Mesa 25 and later.
-// The token that names it is the caller's choice, unique within the client.
-func (c *Channel) NewObjectNVIF(class uint32, token uint64) error {
-	msg := c.message(nvifTypeNew, int(unsafe.Sizeof(nvifHead{})+unsafe.Sizeof(nvifNew{})))
-	n := (*nvifNew)(unsafe.Pointer(&msg[unsafe.Sizeof(nvifHead{})]))
-	c.next++
-	n.Route, n.Token, n.Object, n.Handle, n.Class = 0, token, token, c.next, int32(class)
-	if err := c.nvif("NVIF NEW", msg); err != nil {
-		return fmt.Errorf("class %04x: %w", class, err)
-	}
-	return nil
-}
-
-// message starts an NVIF message for the channel object, which the kernel finds by
-// the token when the route is hidden.
-func (c *Channel) message(typ uint8, size int) []byte {
-	msg := make([]byte, size)
-	h := (*nvifHead)(unsafe.Pointer(&msg[0]))
-	h.Type, h.Owner, h.Route, h.Token = typ, nvifOwnerAny, nvifRouteHidden, uint64(uint32(c.id))
-	return msg
-}
-
-func (c *Channel) nvif(op string, msg []byte) error {
-	return ioctl(c.dev.f, op, ioctlNVIF(uintptr(len(msg))), unsafe.Pointer(&msg[0]))
 }

@@ -12,13 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Parameters of GETPARAM. Source: nouveau_drm.h.
-const (
-	ParamFBSize     = 8 // bytes of VRAM that clients may use
-	ParamChipset    = 11
-	ParamGraphUnits = 13 // GPCs | TPCs << 8 | ROPs << 32
-	ParamPTimer     = 14 // ns
-)
+// ParamPTimer is the parameter of GETPARAM for the card's clock, in ns. Source: nouveau_drm.h.
+const ParamPTimer = 14
 
 // Device is one open DRM node of nouveau.
 type Device struct {

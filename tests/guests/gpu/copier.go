@@ -215,10 +215,8 @@ const (
 )
 
 var (
-	object2D      = push.Object{Class: push.ClassTwoD, Unit: push.UnitGR, Subchan: 3}
 	object3D      = push.Object{Class: push.Class3D, Unit: push.UnitGR, Subchan: 0}
 	objectCompute = push.Object{Class: push.ClassCompute, Unit: push.UnitGR, Subchan: 1}
-	objectSW      = push.Object{Class: push.ClassSW, Unit: push.UnitSW, Subchan: 7}
 )
 
 // engineOf finds an engine by name.

@@ -3,6 +3,7 @@ package gpu
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/umbra-gpu/umbra/cmd/lab/proto"
@@ -142,4 +143,9 @@ func fenceChain(dev Device, res *proto.FencesResult) (err error) {
 		}
 	}
 	return nil
+}
+
+func quantiles(each []int64) (p50, p99 int64) {
+	slices.Sort(each)
+	return each[len(each)/2], each[len(each)*99/100]
 }

@@ -69,7 +69,7 @@ func (s *Stream) use(objects ...push.Object) error {
 		if s.bound[o.Class] {
 			continue
 		}
-		if _, err := s.ch.NewObject(o.Class); err != nil {
+		if err := s.ch.NewObject(o.Class); err != nil {
 			return err
 		}
 		b.SetObject(o)
