@@ -38,7 +38,4 @@ var Commands = []Command{
 	{CmdDoorbell, DoorbellArgs{}, "submit on that channel, one at a time"},
 	{CmdDoorbellClose, nil, "close that channel"},
 	{CmdTraps, TrapsArgs{}, "time accesses to a register of a device without a driver"},
-	{CmdThrottle, ThrottleArgs{}, "start to submit requests of one length until throttle-stop"},
-	{CmdThrottleTotals, nil, "show what throttle has done so far"},
-	{CmdThrottleStop, nil, "end throttle"},
 }

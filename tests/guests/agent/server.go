@@ -23,9 +23,8 @@ type Server struct {
 	out sync.Mutex // guards w
 	w   io.Writer
 
-	mu       sync.Mutex // guards the load, the throttle and the doorbell
+	mu       sync.Mutex // guards the load and the doorbell
 	load     *gpu.Load
-	throttle *gpu.Throttle
 	doorbell *gpu.Doorbell
 	loadDone chan struct{} // closed to end its progress events
 
@@ -117,10 +116,6 @@ func (s *Server) end() {
 	s.mu.Lock()
 	if s.load != nil {
 		s.stopLoad()
-	}
-	if s.throttle != nil {
-		s.throttle.Stop()
-		s.throttle = nil
 	}
 	s.mu.Unlock()
 	_ = s.closeDoorbell() // nobody is left to read the error

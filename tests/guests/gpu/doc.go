@@ -8,6 +8,6 @@
 // Its tests are the end-to-end tests: on a card whose engines do nothing, every check
 // of data must fail.
 //
-// A Load and a Throttle own one goroutine for each client, which Stop waits for. Nothing
+// A Load owns one goroutine for each client, which Stop waits for. Nothing
 // else starts goroutines that outlive a call.
 package gpu
