@@ -55,4 +55,3 @@ type TrapsResult struct {
 	Reads int     `json:"reads"` // besides those: one before, one behind each burst, one at the end
 	Last  uint32  `json:"last"`  // what the register read at the end; accesses write 1 to Count
 }
-

@@ -12,17 +12,17 @@ import (
 	"github.com/umbra-gpu/umbra/cmd/lab/proto"
 )
 
-// bar maps the start of a BAR of the card through sysfs. The kernel allows it because
+// registers maps BAR0 of a function through sysfs. The kernel allows it because
 // nouveau maps its BARs without claiming them.
-func (s *System) bar(address string, index, size int) ([]uint32, func(), error) {
-	f, err := os.OpenFile(s.path(fmt.Sprintf("%s%s/resource%d", pciDevices, address, index)), os.O_RDWR|unix.O_SYNC, 0)
+func (s *System) registers(address string) ([]uint32, func(), error) {
+	f, err := os.OpenFile(s.path(fmt.Sprintf("%s%s/resource0", pciDevices, address)), os.O_RDWR|unix.O_SYNC, 0)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer f.Close()
-	m, err := unix.Mmap(int(f.Fd()), 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	m, err := unix.Mmap(int(f.Fd()), 0, regSpace, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
-		return nil, nil, fmt.Errorf("mmap of BAR%d: %w", index, err)
+		return nil, nil, fmt.Errorf("mmap of BAR0: %w", err)
 	}
 	words := unsafe.Slice((*uint32)(unsafe.Pointer(&m[0])), len(m)/4)
 	return words, func() { _ = unix.Munmap(m) }, nil
@@ -30,15 +30,6 @@ func (s *System) bar(address string, index, size int) ([]uint32, func(), error) 
 
 // regSpace is as much of BAR0 as there are registers in.
 const regSpace = 16 << 20
-
-// BAR maps the start of a BAR of the card.
-func (s *System) BAR(index, size int) ([]uint32, func(), error) {
-	address, err := s.card()
-	if err != nil {
-		return nil, nil, err
-	}
-	return s.bar(address, index, size)
-}
 
 // Access reads and writes registers in the order that a names.
 func (s *System) Access(a proto.RegistersArgs) (proto.RegistersResult, error) {
@@ -48,7 +39,11 @@ func (s *System) Access(a proto.RegistersArgs) (proto.RegistersResult, error) {
 			return r, fmt.Errorf("register %#x: want a multiple of 4 below %#x", x.Offset, regSpace)
 		}
 	}
-	regs, done, err := s.BAR(0, regSpace)
+	address, err := s.card()
+	if err != nil {
+		return r, err
+	}
+	regs, done, err := s.registers(address)
 	if err != nil {
 		return r, err
 	}
@@ -63,34 +58,6 @@ func (s *System) Access(a proto.RegistersArgs) (proto.RegistersResult, error) {
 	return r, nil
 }
 
-// Where USERD lies. Source: the chip's PFIFO and cl906f.h.
-const (
-	regUserdBase = 0x002254 // BAR1 offset >> 12, bits 27:0
-	userdPage    = 0x1000   // a channel
-	userdRef     = 0x48
-	userdPages   = 128
-)
-
-// Reference reads the REF word of a channel's USERD page, through BAR1.
-func (s *System) Reference(channel int) (uint32, error) {
-	if channel < 0 || channel >= userdPages {
-		return 0, fmt.Errorf("channel %d: want 0 to %d", channel, userdPages-1)
-	}
-	regs, done, err := s.BAR(0, regSpace)
-	if err != nil {
-		return 0, err
-	}
-	base := int(atomic.LoadUint32(&regs[regUserdBase/4])&0xfffffff) << 12
-	done()
-	at := base + channel*userdPage
-	user, done, err := s.BAR(1, at+userdPage)
-	if err != nil {
-		return 0, err
-	}
-	defer done()
-	return atomic.LoadUint32(&user[(at+userdRef)/4]), nil
-}
-
 // Traps times accesses to a register. No driver has to be there: the function's memory is
 // switched on first, which it may be already.
 func (s *System) Traps(a proto.TrapsArgs) (res proto.TrapsResult, err error) {
@@ -103,7 +70,7 @@ func (s *System) Traps(a proto.TrapsArgs) (res proto.TrapsResult, err error) {
 	if err := s.write(pciDevices+a.Address+"/enable", "1"); err != nil {
 		return res, err
 	}
-	regs, done, err := s.bar(a.Address, 0, regSpace)
+	regs, done, err := s.registers(a.Address)
 	if err != nil {
 		return res, err
 	}

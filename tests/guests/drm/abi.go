@@ -22,11 +22,6 @@ type gemClose struct {
 	Pad    uint32
 }
 
-type getParam struct {
-	Param uint64
-	Value uint64
-}
-
 type channelAlloc struct {
 	FBCtxDMA       uint32 // ignored on Fermi, but ~0 is refused
 	TTCtxDMA       uint32
@@ -117,7 +112,6 @@ func ioc(dir, nr, size uintptr) uintptr { return dir<<30 | size<<16 | 'd'<<8 | n
 var (
 	ioctlVersion      = ioc(iocRead|iocWrite, 0x00, unsafe.Sizeof(drmVersion{}))
 	ioctlGEMClose     = ioc(iocWrite, 0x09, unsafe.Sizeof(gemClose{}))
-	ioctlGetParam     = ioc(iocRead|iocWrite, drmCommandBase+0x00, unsafe.Sizeof(getParam{}))
 	ioctlChannelAlloc = ioc(iocRead|iocWrite, drmCommandBase+0x02, unsafe.Sizeof(channelAlloc{}))
 	ioctlChannelFree  = ioc(iocWrite, drmCommandBase+0x03, unsafe.Sizeof(channelFree{}))
 	ioctlGrobjAlloc   = ioc(iocWrite, drmCommandBase+0x04, unsafe.Sizeof(grobjAlloc{}))

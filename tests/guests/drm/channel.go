@@ -6,9 +6,6 @@ import (
 	"unsafe"
 )
 
-// MaxPush is how many segments one GEM_PUSHBUF may have. Source: nouveau_drm.h.
-const MaxPush = 512
-
 // Channel is a GPU channel of the legacy interface. On Fermi every channel
 // can reach every engine; the domain handles of CHANNEL_ALLOC mean nothing.
 type Channel struct {

@@ -12,9 +12,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ParamPTimer is the parameter of GETPARAM for the card's clock, in ns. Source: nouveau_drm.h.
-const ParamPTimer = 14
-
 // Device is one open DRM node of nouveau.
 type Device struct {
 	f *os.File
@@ -68,13 +65,6 @@ func (d *Device) Driver() (string, error) {
 		return "", err
 	}
 	return string(name[:min(v.NameLen, uint64(len(name)))]), nil
-}
-
-// Param reads one GETPARAM value. A parameter that this kernel does not know is EINVAL.
-func (d *Device) Param(param uint64) (uint64, error) {
-	p := &getParam{Param: param}
-	err := ioctl(d.f, "GETPARAM", ioctlGetParam, unsafe.Pointer(p))
-	return p.Value, err
 }
 
 // Error is a failed ioctl. Unwrap gives the errno.

@@ -29,13 +29,9 @@ type System interface {
 	Release() string
 	// GPUInterrupts counts the GPU's interrupts since boot.
 	GPUInterrupts() (uint64, error)
-	// Reference returns the REF word of a channel's USERD.
-	Reference(channel int) (uint32, error)
 	// LastRecord returns the number of the kernel log's last record, LogAfter what came after it.
 	LastRecord() (uint64, error)
 	LogAfter(seq uint64) ([]proto.KmsgRecord, error)
-	// BAR maps the start of a BAR of the card.
-	BAR(index, size int) (words []uint32, done func(), err error)
 }
 
 // Open opens the first render node.
