@@ -304,7 +304,7 @@ func (d *demo) fault(_ *guest, c *check) {
 	onlyOf := d.onlyOf(c, g, "mmu_faults")
 	var r proto.OffenceResult
 	others := d.beside(g, c, func() { d.ask(c, g, proto.CmdFault, proto.OffenceArgs{Seed: 5}, &r) })
-	c.want(r.Killed == (r.Expected == "killed"), "the channel should be %s; killed: %v", r.Expected, r.Killed)
+	c.want(r.Killed == r.Expected, "the channel was killed: %v; it should be: %v", r.Killed, r.Expected)
 	c.want(r.FreshWorks, "a new channel does not work afterwards")
 	c.want(r.Background.Copies > 0 && r.Background.Wrong == 0, "%d of %d copies of another process were wrong", r.Background.Wrong, r.Background.Copies)
 	onlyOf()

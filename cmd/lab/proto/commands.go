@@ -29,8 +29,7 @@ var Commands = []Command{
 	{CmdCE, CopyArgs{}, "copy with both copy engines in every way, and verify it"},
 	{CmdSemaphores, SemaphoresArgs{}, "release and acquire semaphores"},
 	{CmdFences, FencesArgs{}, "make small submissions, wait for each, and chain copies across channels"},
-	{CmdFault, OffenceArgs{}, "cause an MMU fault while others copy"},
-	{CmdIllegal, OffenceArgs{}, "submit what is not valid while others copy"},
+	{CmdFault, OffenceArgs{}, "cause an MMU fault, or submit what is not valid, while others copy"},
 	{CmdLoad, LoadArgs{}, "start to copy until load-stop"},
 	{CmdLoadStop, nil, "end load"},
 

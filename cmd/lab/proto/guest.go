@@ -15,8 +15,7 @@ const (
 	CmdSemaphores = "semaphores" // SemaphoresArgs -> SemaphoresResult
 	CmdFences     = "fences"     // FencesArgs -> FencesResult
 	CmdBOMoves    = "bo-moves"   // BOMovesArgs -> BOMovesResult
-	CmdFault      = "fault"      // OffenceArgs -> OffenceResult: an MMU fault
-	CmdIllegal    = "illegal"    // OffenceArgs -> OffenceResult: a method, class or header that does not exist
+	CmdFault      = "fault"      // OffenceArgs -> OffenceResult
 	CmdLoad       = "load"       // LoadArgs -> no result: starts, returns after verified copies; EventLoad follows
 	CmdLoadStop   = "load-stop"  // no arguments -> LoadTotals
 )
@@ -189,10 +188,9 @@ type BOMovesResult struct {
 
 // OffenceArgs is one thing that a channel must not do.
 type OffenceArgs struct {
-	// What: for fault "m2mf-read" (empty), "m2mf-write", "ce-read", "ce-write", "semaphore",
-	// and "runaway", a request that does not end, where requests have a limit;
-	// for illegal "host-method" (empty), "engine-method", "engine-class",
-	// "empty-subchannel", "bad-header", "garbage".
+	// What: the MMU faults "m2mf-read" (empty), "m2mf-write", "ce-read", "ce-write", "semaphore";
+	// "runaway", a request that does not end, where requests have a limit; and the invalid commands
+	// "host-method", "engine-method", "engine-class", "empty-subchannel", "bad-header", "garbage".
 	What       string `json:"what,omitempty"`
 	Seed       uint64 `json:"seed,omitempty"`
 	Background int    `json:"background,omitempty"` // clients that copy meanwhile; 0: 1, -1: none
@@ -202,18 +200,11 @@ type OffenceArgs struct {
 // OffenceResult tells what became of the channel. The command is OK when that is
 // what this kernel does, the background clients lost nothing, and a new channel works.
 type OffenceResult struct {
-	What       string       `json:"what"`
 	Channel    int          `json:"channel"`
-	Kernel     string       `json:"kernel"`   // the row of the table of kernels
-	Expected   string       `json:"expected"` // "killed", "alive"
+	Expected   bool         `json:"expected"` // this kernel kills the channel
 	Killed     bool         `json:"killed"`
-	Errno      int          `json:"errno"`                 // of a submission afterwards
-	AfterNS    int64        `json:"after_ns,omitempty"`    // from the offence to the kill
-	GoesOn     bool         `json:"goes_on"`               // a channel left alive still works
-	Untouched  bool         `json:"untouched"`             // nothing was written where nothing may be
 	ReportedBy string       `json:"reported_by,omitempty"` // the interrupt of the report: "mmu", "pbdma", "pgraph"
 	Log        []KmsgRecord `json:"log"`                   // what the kernel said meanwhile, level warning or worse
-	LogMissing []string     `json:"log_missing,omitempty"` // fragments that this kernel should have logged
 	Background LoadTotals   `json:"background"`
 	FreshWorks bool         `json:"fresh_works"` // a new client copies rightly afterwards
 }

@@ -35,7 +35,6 @@ func (s *Server) table() map[string]command {
 		proto.CmdFences:        do(env.Fences),
 		proto.CmdBOMoves:       do(env.BOMoves),
 		proto.CmdFault:         do(env.Fault),
-		proto.CmdIllegal:       do(env.Illegal),
 		proto.CmdLoad:          act(s.startLoad),
 		proto.CmdLoadStop:      get(s.endLoad),
 		proto.CmdTraps:         do(sys.Traps),

@@ -2,10 +2,10 @@ package gpu
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/umbra-gpu/umbra/cmd/lab/proto"
@@ -16,32 +16,29 @@ import (
 // Load is clients that copy and verify until they are stopped. Each is a client of
 // its own to the kernel, with its own address space and channel.
 type Load struct {
-	background
 	clients int
 	every   time.Duration
-	copies  atomic.Uint64
-	bytes   atomic.Uint64
-	wrong   atomic.Uint64
-	checks  atomic.Uint64
-	lost    atomic.Uint64
+	stop    chan struct{}
+	wg      sync.WaitGroup
+
+	mu  sync.Mutex // guards sum
+	sum proto.LoadTotals
 }
 
 // StartLoad starts the clients, and returns when each has done and verified a first round.
 func (e *Env) StartLoad(a proto.LoadArgs) (*Load, error) {
-	size := a.Bytes
-	if size == 0 {
-		size = 256 << 10
-	}
-	l := &Load{background: background{stop: make(chan struct{})}, clients: orInt(a.Clients, 1), every: time.Duration(a.EveryMS) * time.Millisecond}
-	var err error
+	l := &Load{clients: orInt(a.Clients, 1), every: time.Duration(a.EveryMS) * time.Millisecond, stop: make(chan struct{})}
 	ready := make(chan error, l.clients)
 	for i := range l.clients {
-		l.run(func() error { return l.client(e, uint64(size), uint64(a.KeepBytes), a.Seed+uint64(i)<<32, ready) })
+		l.wg.Go(func() {
+			if err := l.client(e, uint64(cmp.Or(a.Bytes, 256<<10)), uint64(a.KeepBytes), a.Seed+uint64(i)<<32, ready); err != nil {
+				l.add(proto.LoadTotals{Error: err.Error()})
+			}
+		})
 	}
+	var err error
 	for range l.clients {
-		if rerr := <-ready; rerr != nil && err == nil {
-			err = rerr
-		}
+		err = errors.Join(err, <-ready)
 	}
 	if err != nil {
 		l.Stop()
@@ -50,15 +47,50 @@ func (e *Env) StartLoad(a proto.LoadArgs) (*Load, error) {
 	return l, nil
 }
 
-// Totals is what has been done so far.
-func (l *Load) Totals() proto.LoadTotals {
-	return proto.LoadTotals{Copies: l.copies.Load(), Bytes: l.bytes.Load(), Wrong: l.wrong.Load(), Checks: l.checks.Load(), Lost: l.lost.Load(), Error: l.failure()}
+// add sums the work of a client. The first error stays.
+func (l *Load) add(t proto.LoadTotals) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.sum.Copies += t.Copies
+	l.sum.Bytes += t.Bytes
+	l.sum.Wrong += t.Wrong
+	l.sum.Checks += t.Checks
+	l.sum.Lost += t.Lost
+	l.sum.Error = cmp.Or(l.sum.Error, t.Error)
 }
 
-// Stop ends the clients and returns the sums.
+// Totals is what has been done so far.
+func (l *Load) Totals() proto.LoadTotals {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.sum
+}
+
+// Stop ends the clients, waits for their end, and returns the sums.
 func (l *Load) Stop() proto.LoadTotals {
-	l.end()
+	close(l.stop)
+	l.wg.Wait()
 	return l.Totals()
+}
+
+// anotherRound waits for the clients to do another round each, or so, and stops them.
+func (l *Load) anotherRound() (proto.LoadTotals, error) {
+	before := l.Totals().Copies
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if t := l.Totals(); t.Copies >= before+3*uint64(l.clients) || t.Error != "" {
+			break
+		}
+	}
+	t := l.Stop()
+	switch {
+	case t.Error != "":
+		return t, fmt.Errorf("background: %s", t.Error)
+	case t.Wrong > 0:
+		return t, fmt.Errorf("background: %d copies came out wrong", t.Wrong)
+	case t.Copies == before:
+		return t, fmt.Errorf("background: no copy was finished in %v after the offence", patience)
+	}
+	return t, nil
 }
 
 // client copies GART to VRAM to VRAM to GART, new data each round, and checks data that it keeps
@@ -97,14 +129,14 @@ func (l *Load) client(e *Env, size, keep, seed uint64, ready chan<- error) (err 
 		}
 	}
 	want := make([]byte, size)
-	for !l.stopped() {
-		next := time.Now().Add(l.every)
+	for {
+		next := time.After(l.every)
 		seed++
 		fill(want, seed)
 		if err := l.round(k.copier, vram, want); err != nil {
 			return err
 		}
-		if l.wrong.Load() > 0 {
+		if l.Totals().Wrong > 0 {
 			say(errWrong)
 		}
 		if keep > 0 {
@@ -113,14 +145,12 @@ func (l *Load) client(e *Env, size, keep, seed uint64, ready chan<- error) (err 
 			}
 		}
 		say(nil)
-		if l.every > 0 {
-			select {
-			case <-l.stop:
-			case <-time.After(time.Until(next)):
-			}
+		select {
+		case <-l.stop:
+			return nil
+		case <-next:
 		}
 	}
-	return nil
 }
 
 // check counts the words of a buffer in VRAM that are not as they were filled.
@@ -129,15 +159,13 @@ func (l *Load) check(k *copier, b Buffer, want []byte) error {
 	if err != nil {
 		return err
 	}
-	l.checks.Add(1)
-	if bytes.Equal(got, want) {
-		return nil
-	}
+	t := proto.LoadTotals{Checks: 1}
 	for i := 0; i < len(want); i += 4 {
-		if !bytes.Equal(got[i:i+4], want[i:i+4]) {
-			l.lost.Add(1)
+		if end := min(i+4, len(want)); !bytes.Equal(got[i:end], want[i:end]) {
+			t.Lost++
 		}
 	}
+	l.add(t)
 	return nil
 }
 
@@ -154,12 +182,11 @@ func (l *Load) round(k *copier, vram [2]Buffer, want []byte) error {
 	if err != nil {
 		return err
 	}
-	l.copies.Add(3)
+	t := proto.LoadTotals{Copies: 3, Bytes: 3 * uint64(len(want))}
 	if !bytes.Equal(got, want) {
-		l.wrong.Add(1)
-		return nil
+		t.Bytes, t.Wrong = 0, 1
 	}
-	l.bytes.Add(3 * uint64(len(want)))
+	l.add(t)
 	return nil
 }
 
@@ -201,50 +228,4 @@ func alive(s *Stream, page Buffer, payload uint32) error {
 		return fmt.Errorf("a semaphore release left %#x, want %#x", got, payload)
 	}
 	return nil
-}
-
-// background is work that goes on until it is stopped.
-type background struct {
-	stop chan struct{}
-	wg   sync.WaitGroup
-
-	mu  sync.Mutex // guards err
-	err error      // the first
-}
-
-// run does f on a goroutine, and keeps its error.
-func (b *background) run(f func() error) {
-	b.wg.Go(func() {
-		err := f()
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		if b.err == nil {
-			b.err = err
-		}
-	})
-}
-
-// failure is the text of the first error.
-func (b *background) failure() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.err == nil {
-		return ""
-	}
-	return b.err.Error()
-}
-
-func (b *background) stopped() bool {
-	select {
-	case <-b.stop:
-		return true
-	default:
-		return false
-	}
-}
-
-// end stops the work, and waits for its end.
-func (b *background) end() {
-	close(b.stop)
-	b.wg.Wait()
 }
