@@ -10,7 +10,7 @@ const (
 	CmdPCI        = "pci"        // PCIArgs -> PCIResult
 	CmdInterrupts = "interrupts" // InterruptsArgs -> InterruptsResult
 
-	CmdM2MF       = "m2mf"       // CopyArgs -> CopyResult: copies of every kind
+	CmdM2MF       = "m2mf"       // CopyArgs -> CopyResult: copies of every route and shape
 	CmdCE         = "ce"         // CopyArgs -> CopyResult: likewise, on both engines
 	CmdSemaphores = "semaphores" // SemaphoresArgs -> SemaphoresResult
 	CmdFences     = "fences"     // FencesArgs -> FencesResult

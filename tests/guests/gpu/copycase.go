@@ -2,7 +2,7 @@ package gpu
 
 import (
 	"bytes"
-	"encoding/binary"
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -10,36 +10,24 @@ import (
 	"github.com/umbra-gpu/umbra/cmd/lab/proto"
 	"github.com/umbra-gpu/umbra/devmodel/guest/push"
 	"github.com/umbra-gpu/umbra/tests/guests/drm"
-	"github.com/umbra-gpu/umbra/tests/guests/surface"
 )
 
 // guard is how many random bytes stand before and after each side of a copy.
 const guard = 4096
 
-// rect is one side of a copy. It knows where byte i of line l lies in its buffer.
+// rect is one side of a copy.
 type rect struct {
 	domain drm.Domain
 	size   uint64 // of the buffer
-	base   uint64 // of the surface in the buffer
+	base   uint64 // of the rectangle in the buffer
 	pitch  uint32
-	layout *surface.Layout // nil: pitch
-	x      uint32          // bytes
-	y, z   uint32
-	tiling *push.Tiling
 }
 
-func (r *rect) index(line, i uint32) uint64 {
-	if r.layout == nil {
-		return r.base + uint64(line)*uint64(r.pitch) + uint64(i)
-	}
-	return r.base + r.layout.Offset(r.x+i, r.y+line, r.z)
-}
+// index is where byte i of a line lies in the buffer.
+func (r *rect) index(line, i uint32) uint64 { return r.base + uint64(line)*uint64(r.pitch) + uint64(i) }
 
 func (r *rect) surface(b Buffer) push.Surface {
-	if r.layout == nil {
-		return push.Surface{VA: b.VA() + r.base, Pitch: r.pitch}
-	}
-	return push.Surface{VA: b.VA() + r.base, Tiling: r.tiling}
+	return push.Surface{VA: b.VA() + r.base, Pitch: r.pitch}
 }
 
 // copyCase is one copy of a rectangle of bytes. The source holds random data, the destination is
@@ -51,24 +39,12 @@ type copyCase struct {
 	From   string // "vram", "gart"
 	To     string
 
-	LineBytes, Lines     uint32 // elements, with Format
+	LineBytes, Lines     uint32
 	SrcPitch, DstPitch   uint32 // 0: line bytes
 	SrcOffset, DstOffset uint32 // added to the buffer's start and its guard
 
-	Inline             bool         // M2MF: the data stands in the push buffer
-	SrcTiled, DstTiled *push.Tiling // width and x in elements, with Format
-	Format             *shuffle     // CE only
-
 	Semaphore string // at the copy's end: "", "one" word, "four" words
 	Times     int    // that it is submitted before the wait; 0: once
-}
-
-// shuffle is the copy engine's component shuffle.
-type shuffle struct {
-	Bytes   int      // of a component, 1 to 4
-	Src     int      // components of a source element, 1 to 4
-	Swizzle []uint32 // for each component out: 0-3 source, 4-5 constant, 6 zero
-	Const   [2]uint32
 }
 
 // job is a copy with its input and its expected output.
@@ -76,12 +52,9 @@ type job struct {
 	c        copyCase
 	engine   push.Engine
 	src, dst rect
-	srcLine  uint32 // bytes
-	dstLine  uint32
 	source   []byte // the source buffer
 	want     []byte // the destination buffer afterwards
 	poison   []byte // and before
-	inline   []uint32
 	payload  uint32
 }
 
@@ -91,46 +64,22 @@ func plan(c copyCase, seed uint64) (*job, error) {
 	if err != nil {
 		return nil, err
 	}
-	j := &job{c: c, engine: e, srcLine: c.LineBytes, dstLine: c.LineBytes, payload: uint32(seed) | 1}
-	srcCPP, dstCPP := uint32(1), uint32(1)
-	if f := c.Format; f != nil {
-		srcCPP, dstCPP = uint32(f.Src*f.Bytes), uint32(len(f.Swizzle)*f.Bytes)
-		j.srcLine, j.dstLine = c.LineBytes*srcCPP, c.LineBytes*dstCPP
+	j := &job{c: c, engine: e, payload: uint32(seed) | 1}
+	if j.src, err = c.rect(c.From, c.SrcOffset, c.SrcPitch); err != nil {
+		return nil, err
 	}
-	if j.src, err = newRect(c.From, c.SrcOffset, c.SrcPitch, j.srcLine, c.Lines, srcCPP, c.SrcTiled); err != nil {
-		return nil, fmt.Errorf("source: %w", err)
-	}
-	if j.dst, err = newRect(c.To, c.DstOffset, c.DstPitch, j.dstLine, c.Lines, dstCPP, c.DstTiled); err != nil {
-		return nil, fmt.Errorf("destination: %w", err)
+	if j.dst, err = c.rect(c.To, c.DstOffset, c.DstPitch); err != nil {
+		return nil, err
 	}
 	j.compute(seed)
 	return j, nil
 }
 
-func newRect(domain string, offset, pitch, line, lines, cpp uint32, t *push.Tiling) (rect, error) {
-	d, err := domainOf(domain)
-	if err != nil {
-		return rect{}, err
-	}
-	r := rect{domain: d, base: guard + uint64(offset), pitch: pitch}
-	if t == nil {
-		if r.pitch == 0 {
-			r.pitch = line
-		}
-		r.size = r.base + uint64(lines-1)*uint64(r.pitch) + uint64(line) + guard
-		return r, nil
-	}
-	l := surface.Layout{Width: t.Width * cpp, Height: t.Height, Depth: t.Depth, BlockH: t.BlockH, BlockD: t.BlockD}
-	if err := l.Validate(); err != nil {
-		return rect{}, err
-	}
-	if t.X*cpp+line > l.Width || t.Y+lines > l.Height || t.Z >= l.Depth {
-		return rect{}, fmt.Errorf("rectangle at %d,%d,%d of %dx%d leaves the surface of %dx%dx%d", t.X, t.Y, t.Z, line, lines, l.Width, l.Height, l.Depth)
-	}
-	r.layout, r.x, r.y, r.z = &l, t.X*cpp, t.Y, t.Z
-	r.tiling, r.pitch = t, 0
-	r.size = r.base + l.Size() + guard
-	return r, nil
+func (c *copyCase) rect(domain string, offset, pitch uint32) (r rect, err error) {
+	r = rect{base: guard + uint64(offset), pitch: cmp.Or(pitch, c.LineBytes)}
+	r.size = r.index(c.Lines-1, c.LineBytes) + guard
+	r.domain, err = domainOf(domain)
+	return r, err
 }
 
 // compute is the copy, done by the CPU.
@@ -141,48 +90,11 @@ func (j *job) compute(seed uint64) {
 	fill(j.want, seed+1)
 	j.poison = bytes.Clone(j.want)
 	for l := range j.c.Lines {
-		for i := range j.dstLine {
+		for i := range j.c.LineBytes {
 			at := j.dst.index(l, i)
-			j.want[at] = j.value(l, i)
+			j.want[at] = j.source[j.src.index(l, i)]
 			j.poison[at] = ^j.want[at]
 		}
-	}
-	if j.c.Inline {
-		j.inlineWords()
-	}
-}
-
-// value is byte i of line l of the expected output.
-func (j *job) value(l, i uint32) byte {
-	f := j.c.Format
-	if f == nil {
-		return j.source[j.src.index(l, i)]
-	}
-	size := uint32(f.Bytes)
-	cpp := size * uint32(len(f.Swizzle))
-	element, component, b := i/cpp, i%cpp/size, i%size
-	switch s := f.Swizzle[component]; s {
-	case push.SwzConst0, push.SwzConst1:
-		return byte(f.Const[s-push.SwzConst0] >> (8 * b))
-	case push.SwzZero:
-		return 0
-	default:
-		return j.source[j.src.index(l, element*size*uint32(f.Src)+s*size+b)]
-	}
-}
-
-func (j *job) inlineWords() {
-	var data []byte
-	for l := range j.c.Lines {
-		for i := range j.srcLine {
-			data = append(data, j.source[j.src.index(l, i)])
-		}
-	}
-	for len(data)%4 != 0 {
-		data = append(data, 0xee)
-	}
-	for ; len(data) > 0; data = data[4:] {
-		j.inline = append(j.inline, binary.LittleEndian.Uint32(data))
 	}
 }
 
@@ -190,16 +102,11 @@ func (j *job) inlineWords() {
 func (j *job) emit(b *push.Buffer, src, dst Buffer, sem uint64) {
 	sc, d := j.engine.Object().Subchan, j.dst.surface(dst)
 	if j.engine != push.M2MF {
-		flags := uint32(0)
-		if f := j.c.Format; f != nil {
-			flags = push.CEExecFormat
-			b.Inc(sc, push.CEFormat, push.CEFormatWord(f.Bytes, f.Src, f.Swizzle...), f.Const[0], f.Const[1])
-		}
 		var q *push.CEQuery
 		if j.c.Semaphore != "" {
 			q = &push.CEQuery{VA: sem, Counter: j.payload, Short: j.c.Semaphore == "one"}
 		}
-		b.CECopy(sc, j.src.surface(src), d, j.c.LineBytes, j.c.Lines, flags, q)
+		b.CECopy(sc, j.src.surface(src), d, j.c.LineBytes, j.c.Lines, 0, q)
 		return
 	}
 	flags := uint32(push.LaunchFlush)
@@ -210,16 +117,12 @@ func (j *job) emit(b *push.Buffer, src, dst Buffer, sem uint64) {
 			flags |= push.LaunchSemOneWord
 		}
 	}
-	if j.c.Inline {
-		b.M2MFInline(sc, d, j.c.LineBytes, j.c.Lines, flags, j.inline)
-		return
-	}
 	b.M2MFCopy(sc, j.src.surface(src), d, j.c.LineBytes, j.c.Lines, flags)
 }
 
 // run does the job on the GPU and compares.
 func (k *copier) run(j *job) (out proto.CopyOutcome) {
-	out.Name, out.Bytes = j.c.Name, uint64(j.dstLine)*uint64(j.c.Lines)*uint64(max(j.c.Times, 1))
+	out.Name, out.Bytes = j.c.Name, uint64(j.c.LineBytes)*uint64(j.c.Lines)*uint64(max(j.c.Times, 1))
 	got, took, err := k.execute(j)
 	out.NS = took.Nanoseconds()
 	if got != nil {
@@ -249,10 +152,8 @@ func (k *copier) execute(j *job) (got []byte, took time.Duration, err error) {
 		return nil, 0, err
 	}
 	defer closeInto(src, &err)
-	if !j.c.Inline {
-		if err := k.upload(j.engine, src, j.src.domain, j.source); err != nil {
-			return nil, 0, fmt.Errorf("staging the source: %w", err)
-		}
+	if err := k.upload(j.engine, src, j.src.domain, j.source); err != nil {
+		return nil, 0, fmt.Errorf("staging the source: %w", err)
 	}
 	if err := k.upload(j.engine, dst, j.dst.domain, j.poison); err != nil {
 		return nil, 0, fmt.Errorf("poisoning the destination: %w", err)
@@ -291,22 +192,23 @@ func closeInto(c interface{ Close() error }, err *error) { *err = errors.Join(*e
 const maxSized = 4 << 20
 
 // M2MF copies with M2MF.
-func (e *Env) M2MF(a proto.CopyArgs) (proto.CopyResult, error) {
-	return e.copies(a, m2mfSuite(a.Quick), "m2mf")
-}
+func (e *Env) M2MF(a proto.CopyArgs) (proto.CopyResult, error) { return e.copies(a, "m2mf") }
 
 // CE copies with both copy engines.
-func (e *Env) CE(a proto.CopyArgs) (proto.CopyResult, error) {
-	return e.copies(a, append(ceSuite("ce0", a.Quick), ceSuite("ce1", a.Quick)...), "ce0", "ce1")
-}
+func (e *Env) CE(a proto.CopyArgs) (proto.CopyResult, error) { return e.copies(a, "ce0", "ce1") }
 
-// copies runs a suite and verifies each case. The error names the first that failed.
-func (e *Env) copies(a proto.CopyArgs, cases []copyCase, engines ...string) (res proto.CopyResult, err error) {
-	if a.Bytes > 0 {
-		if a.Bytes%4096 != 0 || a.Bytes > maxSized {
-			return res, fmt.Errorf("copies of %d bytes: want whole pages of 4096, and %d MiB at most", a.Bytes, maxSized>>20)
+// copies runs the suites of engines and verifies each case. The error names the first that failed.
+func (e *Env) copies(a proto.CopyArgs, engines ...string) (res proto.CopyResult, err error) {
+	if a.Bytes%4096 != 0 || a.Bytes > maxSized {
+		return res, fmt.Errorf("copies of %d bytes: want whole pages of 4096, and %d MiB at most", a.Bytes, maxSized>>20)
+	}
+	var cases []copyCase
+	for _, engine := range engines {
+		if a.Bytes > 0 {
+			cases = append(cases, sizedSuite(engine, a.Bytes)...)
+		} else {
+			cases = append(cases, suite(engine, a.Quick)...)
 		}
-		cases = sizedSuite(a.Bytes, engines...)
 	}
 	k, err := e.copier()
 	if err != nil {
