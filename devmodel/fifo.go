@@ -69,7 +69,7 @@ func (f *fifo) freePBDMA(first int) int {
 // poll reports whether an access of n bytes at off of BAR1 hits the poll area, which
 // channel's page it hits, and whether it touches GP_PUT.
 func (f *fifo) poll(off uint64, n int) (id uint8, doorbell, hit bool) {
-	base := uint64(f.userdBase.Get()&(1<<28-1)) << 12
+	base := gf100.PollArea(f.userdBase.Get())
 	if off < base || off >= base+gf100.Channels*gf100.USERDSize {
 		return 0, false, false
 	}

@@ -382,6 +382,9 @@ func (s *Space) Cell(name string, i int) Cell {
 	return Cell{s: s, dword: r.decl.InstanceOffset(i) / 4, lanes: r.lanes, shift: r.shift}
 }
 
+// Offset returns where the register's dword lies in its space.
+func (c Cell) Offset() uint32 { return c.dword * 4 }
+
 // Get returns the stored value.
 func (c Cell) Get() uint32 { return c.s.mem[c.dword] & c.lanes >> c.shift }
 

@@ -54,18 +54,67 @@ type Config struct {
 // Function is a card as its guest's PCI function.
 type Function struct {
 	Card
-	cfg   Config
-	stats aperture.Stats
-	rows  *mmio.Space // for its rows alone, which never change
+	cfg            Config
+	stats          aperture.Stats
+	rows           *mmio.Space // Barrier reads declarations, which never change
+	shown          []register
+	flush, control mmio.Cell // show whether host writes and an invalidate are complete
 
 	mu   sync.Mutex
 	poll uint64 // where the doorbells are in BAR1; valid while there are windows
 	maps *aperture.Holder
 }
 
+// A register decides what windows show. Only accesses through the Function change it.
+type register struct {
+	mmio.Cell
+	show func(set *aperture.Set, v uint32)
+}
+
 // New makes the function of a card.
 func New(c Card, cfg Config) *Function {
-	return &Function{Card: c, cfg: cfg, rows: c.Registers(), maps: aperture.NewHolder()}
+	r := c.Registers()
+	f := &Function{
+		Card: c, cfg: cfg, maps: aperture.NewHolder(), rows: r,
+		flush: r.Cell("NV_UFLUSH_FB_FLUSH", 0), control: r.Cell("NV_PFB_PRI_MMU_CTRL", 0),
+	}
+	pdb := r.Cell("NV_PFB_PRI_MMU_INVALIDATE_PDB", 0)
+	f.shown = []register{
+		{r.Cell("NV_PFB_PRI_MMU_INVALIDATE", 0), func(set *aperture.Set, v uint32) {
+			target, dir := gf100.InvalidatedDirectory(pdb.Get())
+			set.Invalidate(shadowpt.Target(target), dir, v&gf100.InvalidateAllDirs != 0)
+		}},
+		{r.Cell("NV_PFIFO_USERD_BASE", 0), func(set *aperture.Set, v uint32) {
+			f.poll = gf100.PollArea(v)
+			set.PollArea(f.poll, gf100.PollSize)
+		}},
+		{r.Cell("NV_PBUS_BAR1_BLOCK", 0), func(set *aperture.Set, v uint32) { f.showBAR(set, aperture.BAR1, v) }},
+		{r.Cell("NV_PBUS_BAR2_BLOCK", 0), func(set *aperture.Set, v uint32) { f.showBAR(set, aperture.BAR3, v) }},
+		{r.Cell("NV_PBUS_BAR0_WINDOW", 0), func(set *aperture.Set, v uint32) {
+			target, addr := gf100.PRAMINMemory(v)
+			set.Window(shadowpt.Target(target), addr)
+		}},
+	}
+	return f
+}
+
+func (f *Function) showBAR(set *aperture.Set, k aperture.Kind, v uint32) {
+	var block [gf100.InstanceSize]byte
+	if addr, virtual := gf100.BlockMemory(v); virtual && f.ReadVRAM(addr, block[:]) {
+		set.Block(k, true, channel.ReadSpace(block[:]))
+	} else {
+		set.Block(k, false, shadowpt.Space{})
+	}
+}
+
+// show shows the present state of the card in all windows.
+func (f *Function) show(set *aperture.Set) {
+	if set.Map() == aperture.MapNone {
+		return
+	}
+	for _, r := range f.shown {
+		r.show(set, r.Get())
+	}
 }
 
 // Stats counts the work for windows, of all clients together.
@@ -83,7 +132,7 @@ func (f *Function) ReadBAR(bar int, off uint64, p []byte) {
 	f.before(set, off, len(p), mmio.BarrierRead)
 	f.Card.ReadBAR(bar, off, p)
 	if set.Pending() {
-		incomplete(off, p)
+		f.incomplete(off, p)
 	}
 }
 
@@ -99,7 +148,11 @@ func (f *Function) WriteBAR(bar int, off uint64, p []byte) {
 	case bar == card.BAR0 && !gf100.InPRAMIN(off, len(p)):
 		f.before(set, off, len(p), mmio.BarrierWrite)
 		f.Card.WriteBAR(bar, off, p)
-		f.after(set, off, end)
+		for _, r := range f.shown {
+			if at := uint64(r.Offset()); off < at+4 && at < end {
+				r.show(set, r.Get())
+			}
+		}
 		return
 	}
 	f.Card.WriteBAR(bar, off, p)
@@ -113,79 +166,17 @@ func (f *Function) before(set *aperture.Set, off uint64, n int, b mmio.Barrier) 
 	}
 }
 
-// Registers that concern windows.
-const (
-	regWindow     = 0x001700 // NV_PBUS_BAR0_WINDOW
-	regBAR1Block  = 0x001704
-	regBAR2Block  = 0x001714
-	regUSERDBase  = 0x002254
-	regFlush      = 0x070000 // NV_UFLUSH_FB_FLUSH
-	regMMUControl = 0x100c80
-	regInvalidate = 0x100cbc // NV_PFB_PRI_MMU_INVALIDATE
-)
-
 // incomplete changes what the guest read: an invalidate or a flush is not complete while pages
 // are still to be moved.
-func incomplete(off uint64, p []byte) {
+func (f *Function) incomplete(off uint64, p []byte) {
 	for i := range p {
 		switch off + uint64(i) {
-		case regFlush:
+		case uint64(f.flush.Offset()):
 			p[i] |= gf100.FlushBusy
-		case regMMUControl + 1:
+		case uint64(f.control.Offset()) + 1:
 			p[i] &^= gf100.InvalidateDone >> 8
 		}
 	}
-}
-
-// after is called after a write of registers.
-func (f *Function) after(set *aperture.Set, off, end uint64) {
-	for reg := off &^ 3; reg < end; reg += 4 {
-		switch reg {
-		case regWindow:
-			f.showPRAMIN(set)
-		case regBAR1Block:
-			f.showBAR(set, aperture.BAR1, "NV_PBUS_BAR1_BLOCK")
-		case regBAR2Block:
-			f.showBAR(set, aperture.BAR3, "NV_PBUS_BAR2_BLOCK")
-		case regUSERDBase:
-			f.findDoorbells(set)
-		case regInvalidate:
-			target, dir := gf100.InvalidatedDirectory(f.stored("NV_PFB_PRI_MMU_INVALIDATE_PDB"))
-			all := f.stored("NV_PFB_PRI_MMU_INVALIDATE")&gf100.InvalidateAllDirs != 0
-			set.Invalidate(shadowpt.Target(target), dir, all)
-		}
-	}
-}
-
-// stored is the value of a register that only accesses through f change.
-func (f *Function) stored(name string) uint32 { return f.Registers().Cell(name, 0).Get() }
-
-func (f *Function) showPRAMIN(set *aperture.Set) {
-	target, addr := gf100.PRAMINMemory(f.stored("NV_PBUS_BAR0_WINDOW"))
-	set.Window(shadowpt.Target(target), addr)
-}
-
-func (f *Function) showBAR(set *aperture.Set, k aperture.Kind, reg string) {
-	v := f.stored(reg)
-	var block [gf100.InstanceSize]byte
-	if v&gf100.BlockVirtual == 0 || !f.ReadVRAM(uint64(v&gf100.BlockAddr)<<12, block[:]) {
-		set.Block(k, false, shadowpt.Space{})
-		return
-	}
-	set.Block(k, true, channel.ReadSpace(block[:]))
-}
-
-func (f *Function) findDoorbells(set *aperture.Set) {
-	f.poll = uint64(f.stored("NV_PFIFO_USERD_BASE")&gf100.BlockAddr) << 12
-	set.PollArea(f.poll, gf100.PollSize)
-}
-
-// show shows the present state of the card in all windows.
-func (f *Function) show(set *aperture.Set) {
-	f.findDoorbells(set)
-	f.showBAR(set, aperture.BAR1, "NV_PBUS_BAR1_BLOCK")
-	f.showBAR(set, aperture.BAR3, "NV_PBUS_BAR2_BLOCK")
-	f.showPRAMIN(set)
 }
 
 // Reset is a function-level reset. Pages return to the card before it clears its memory.

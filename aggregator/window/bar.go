@@ -39,8 +39,7 @@ func (w *Windows) bar(i int) *bar {
 
 // block acts on a write of the bar's block register.
 func (b *bar) block(v uint32) {
-	b.state.Virtual = v&gf100.BlockVirtual != 0
-	b.state.Inst = uint64(v&gf100.BlockAddr) << 12
+	b.state.Inst, b.state.Virtual = gf100.BlockMemory(v)
 	block := make([]byte, gf100.InstanceSize)
 	b.state.On = b.state.Virtual && b.windows.mem.Read(shadowpt.VRAM, b.state.Inst, block)
 	if b.state.On {

@@ -128,7 +128,8 @@ func (w *Windows) InvalidateWindows(t shadowpt.Target, dir uint64, all bool) {
 
 // pramin returns where off of the PRAMIN window lies, by NV_PBUS_BAR0_WINDOW.
 func pramin(win, off uint32) (shadowpt.Target, uint64) {
-	return shadowpt.Target(win >> 24 & 3), uint64(win&0xffffff)<<16 + uint64(off)
+	target, addr := gf100.PRAMINMemory(win)
+	return shadowpt.Target(target), addr + uint64(off)
 }
 
 // ReadPRAMIN reads through the PRAMIN window, whose register holds win. Bytes outside the
@@ -162,7 +163,7 @@ func (w *Windows) SetPRAMIN(win uint32) {
 
 // SetPollArea acts on a write of NV_PFIFO_USERD_BASE.
 func (w *Windows) SetPollArea(v uint32) {
-	w.maps.Set().PollArea(uint64(v&gf100.BlockAddr)<<12, gf100.PollSize)
+	w.maps.Set().PollArea(gf100.PollArea(v), gf100.PollSize)
 }
 
 // MemoryBarrier flushes aliases: afterwards the card finds all that the guest wrote to mapped

@@ -17,6 +17,15 @@ const (
 	InvalidateGo       = 1 << 31
 )
 
+// BlockMemory reads NV_PBUS_BAR1_BLOCK or NV_PBUS_BAR2_BLOCK: where in VRAM the instance block
+// lies, and whether the BAR has page tables.
+func BlockMemory(block uint32) (addr uint64, virtual bool) {
+	return uint64(block&BlockAddr) << 12, block&BlockVirtual != 0
+}
+
+// PollArea reads NV_PFIFO_USERD_BASE: where in BAR1 the poll area begins.
+func PollArea(base uint32) uint64 { return uint64(base&(1<<28-1)) << 12 }
+
 // InvalidatedDirectory reads NV_PFB_PRI_MMU_INVALIDATE_PDB: the page directory that an
 // invalidate names, and the memory it lies in.
 func InvalidatedDirectory(pdb uint32) (target uint8, addr uint64) {

@@ -45,8 +45,7 @@ func (w *barWindow) init(c *Card, i int) {
 
 // block acts on a write of the window's block register.
 func (w *barWindow) block(v uint32) {
-	w.Virtual = v&gf100.BlockVirtual != 0
-	w.Inst = uint64(v&gf100.BlockAddr) << 12
+	w.Inst, w.Virtual = gf100.BlockMemory(v)
 	w.hot = [hotPages]hotPage{}
 	inst := w.card.vram.slice(w.Inst, gf100.InstanceSize)
 	w.Broken = inst == nil

@@ -259,7 +259,7 @@ func (f *fifo) retryFired() {
 
 // pollArea is where the doorbells are in BAR1.
 func (f *fifo) pollArea() uint64 {
-	return uint64(f.card.regs.userdBase.Get()&gf100.InstanceAddr) << 12
+	return gf100.PollArea(f.card.regs.userdBase.Get())
 }
 
 // inPollArea reports whether some of n bytes at off of BAR1 are in the poll area.
