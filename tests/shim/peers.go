@@ -2,7 +2,6 @@ package shim
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -120,7 +119,7 @@ func (c *Comparison) Run(ctx context.Context) ([]Measured, error) {
 	return list, nil
 }
 
-func median[T cmp.Ordered](list []T) T {
+func median(list []float64) float64 {
 	slices.Sort(list)
 	return list[len(list)/2]
 }

@@ -42,11 +42,3 @@ func TestGeometricMean(t *testing.T) {
 	list := []Times{{OurCard: 2, Renderer: 1, PoCL: 3}, {OurCard: 2, Renderer: 5, PoCL: 4}}
 	require.InDelta(t, 1, GeometricMean(list), 1e-9)
 }
-
-// TestRates: the card carries out what is measured.
-func TestRates(t *testing.T) {
-	r, err := MeasureRates()
-	require.NoError(t, err)
-	require.Positive(t, r.EmptyLaunches)
-	require.Greater(t, r.Methods, r.EmptyLaunches)
-}
