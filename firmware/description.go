@@ -11,12 +11,6 @@ type HexBytes []byte
 // MarshalText implements encoding.TextMarshaler.
 func (b HexBytes) MarshalText() ([]byte, error) { return []byte(hex.EncodeToString(b)), nil }
 
-// UnmarshalText implements encoding.TextUnmarshaler.
-func (b *HexBytes) UnmarshalText(text []byte) (err error) {
-	*b, err = hex.DecodeString(string(text))
-	return err
-}
-
 // Description describes the content of one VBIOS image. A nil pointer omits the structure
 // from the image, with its BIT token.
 //

@@ -1,12 +1,10 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
-	"strings"
 
 	"github.com/umbra-gpu/umbra/cmd/config"
 	"github.com/umbra-gpu/umbra/firmware"
@@ -47,12 +45,11 @@ func (c *romShowCmd) Run(out output) error {
 }
 
 type romBuildCmd struct {
-	Output      string      `short:"o" placeholder:"FILE" help:"File to write the image to; - is standard output, none checks the image and writes nothing."`
-	Device      config.ID   `placeholder:"ID" help:"PCI device id in hexadecimal (default: 06d8, Quadro 6000)."`
-	Size        config.Size `placeholder:"SIZE" validate:"min=512B,max=130560B,multiple=512B" help:"Size of the image, a multiple of 512 bytes (default: 8KiB)."`
-	Memory      string      `placeholder:"KIND" validate:"oneof=ddr2 ddr3 gddr3 gddr5" help:"Kind of memory on the board: ddr2, ddr3, gddr3 or gddr5 (default: ddr3)."`
-	Without     []string    `placeholder:"T" help:"BIT tokens to leave out, by letter."`
-	Description string      `placeholder:"FILE" help:"Build from the description in a JSON file: the output of umbra rom show --json, or its member 'description'."`
+	Output  string      `short:"o" placeholder:"FILE" help:"File to write the image to; - is standard output, none checks the image and writes nothing."`
+	Device  config.ID   `placeholder:"ID" help:"PCI device id in hexadecimal (default: 06d8, Quadro 6000)."`
+	Size    config.Size `placeholder:"SIZE" validate:"min=512B,max=130560B,multiple=512B" help:"Size of the image, a multiple of 512 bytes (default: 8KiB)."`
+	Memory  string      `placeholder:"KIND" validate:"oneof=ddr2 ddr3 gddr3 gddr5" help:"Kind of memory on the board: ddr2, ddr3, gddr3 or gddr5 (default: ddr3)."`
+	Without []string    `placeholder:"T" help:"BIT tokens to leave out, by letter."`
 }
 
 var memoryKinds = map[string]uint8{
@@ -63,10 +60,11 @@ func (c *romBuildCmd) Run(out output) error {
 	if c.Output == "" {
 		return &config.Error{Where: "-o", Reason: "missing; give the file to write, for example -o gf100.rom, -o - for standard output, or -o none for none"}
 	}
-	d, err := c.describe()
-	if err != nil {
-		return err
+	o := firmware.Options{Device: uint16(c.Device), Size: int(c.Size)}
+	if kind, ok := memoryKinds[c.Memory]; ok {
+		o.MemoryType = &kind
 	}
+	d := firmware.GF100(o)
 	for _, token := range c.Without {
 		if len(token) != 1 || !d.RemoveToken(token[0]) {
 			return &config.Error{Where: "--without", Value: token, Reason: "the image has no such BIT token; rom show lists them"}
@@ -99,60 +97,4 @@ func (c *romBuildCmd) Run(out output) error {
 	}
 	_, err = fmt.Fprintf(out.stdout, "%s: %d bytes for %04x:%04x, sha256 %x\n", c.Output, len(data), d.Vendor, d.Device, []byte(img.SHA256))
 	return err
-}
-
-// describe returns the description of the image to build.
-func (c *romBuildCmd) describe() (firmware.Description, error) {
-	if c.Description == "" {
-		o := firmware.Options{Device: uint16(c.Device), Size: int(c.Size)}
-		if kind, ok := memoryKinds[c.Memory]; ok {
-			o.MemoryType = &kind
-		}
-		return firmware.GF100(o), nil
-	}
-	flag := ""
-	switch {
-	case c.Device != 0:
-		flag = "--device: " + c.Device.String()
-	case c.Size != 0:
-		flag = "--size: " + c.Size.String()
-	case c.Memory != "":
-		flag = "--memory: " + c.Memory
-	default:
-		return readDescription(c.Description)
-	}
-	return firmware.Description{}, &config.Error{Where: flag, Reason: "the file of --description has that already; change it there"}
-}
-
-func readDescription(name string) (firmware.Description, error) {
-	data, err := config.ReadInput(name)
-	if err != nil {
-		return firmware.Description{}, badFile(name, err)
-	}
-	var shown struct {
-		Description json.RawMessage `json:"description"`
-	}
-	if json.Unmarshal(data, &shown) == nil && shown.Description != nil {
-		data = shown.Description
-	}
-	var d firmware.Description
-	if err := json.Unmarshal(data, &d); err != nil {
-		return d, badFile(name, describeJSON(data, err))
-	}
-	return d, nil
-}
-
-// describeJSON adds the line to an error of package json.
-func describeJSON(data []byte, err error) error {
-	at := int64(-1)
-	if syntax := new(json.SyntaxError); errors.As(err, &syntax) {
-		at = syntax.Offset
-	} else if kind := new(json.UnmarshalTypeError); errors.As(err, &kind) {
-		at = kind.Offset
-	}
-	if at < 0 {
-		return err
-	}
-	line := 1 + strings.Count(string(data[:min(int(at), len(data))]), "\n")
-	return fmt.Errorf("line %d of the description: %w", line, err)
 }
