@@ -147,35 +147,17 @@ func percent(n int) string {
 	return fmt.Sprintf("%d%%", n)
 }
 
-// summaryText sums up each GPU in a line. In pass-through the card counts what its guest did.
-func summaryText(b *strings.Builder, r *api.Report) {
-	t := newTable(b, "Summary", "GPU\tclients\ttraps\tinterrupts\tdoorbells\tlaunches\tbytes moved\tfaults\trules broken")
-	for i := range r.GPUs {
-		g := &r.GPUs[i]
-		doorbells, faults, copies, bytes := g.Counts["doorbells"], faultsOf(&g.GPU), uint64(0), uint64(0)
-		for _, w := range g.Work {
-			copies, bytes = copies+w.Copies, bytes+w.Bytes
-		}
-		if r.Setup == api.SetupPassThrough {
-			doorbells, faults = r.Card.Channels.Doorbells, r.Card.Faults.Total()
-			for _, k := range r.Card.Classes {
-				copies, bytes = copies+k.Copies, bytes+k.Bytes
-			}
-		}
-		t.row("%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d", g.Name, g.Clients, g.Traps, g.Interrupts, doorbells, copies, bytes, faults, g.Broken())
-	}
-	t.flush()
-}
-
 // reportText is the report of a server at its end. It leaves out what is zero.
 func reportText(r *api.Report) string {
 	var b strings.Builder
+	var gpus []api.GPU
 	clients := uint64(0)
 	for i := range r.GPUs {
+		gpus = append(gpus, r.GPUs[i].GPU)
 		clients += r.GPUs[i].Clients
 	}
 	fmt.Fprintf(&b, "\nServed for %.1f s, %s.\n", r.Uptime.Seconds(), plural(clients, "client", "clients"))
-	summaryText(&b, r)
+	gpuTable(&b, gpus, false)
 	alone := r.Setup == api.SetupPassThrough
 	for i := range r.GPUs {
 		g := &r.GPUs[i]
