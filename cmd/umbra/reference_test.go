@@ -29,7 +29,7 @@ func TestRegisterReference(t *testing.T) {
 Every register that Umbra declares, with the policy for guests that share a card. Generated; umbra regs prints the same, with
 counts of a running server.
 
-` + legendOf(table.Rows) + `
+` + registerLegend + `
 | offset | register | instances | access | policy | effect |
 |---|---|---|---|---|---|
 `)

@@ -103,47 +103,16 @@ func keepAt(t *api.RegisterTable, at string) error {
 	return nil
 }
 
-// registerLegend explains the columns of the register table, each line for the rows that it is true of.
-var registerLegend = []struct {
-	text    string
-	applies func(*api.Register) bool
-}{
-	{"x N, or instances: how many registers the row has, one after the other.", func(r *api.Register) bool { return r.Instances > 1 }},
-	{"access RW: read and written.", hasAccess("RW")},
-	{"access RO: writes are ignored.", hasAccess("RO")},
-	{"access WO: reads as zero.", hasAccess("WO")},
-	{"access W1C: writing ones clears the bits.", hasAccess("W1C")},
-	{"access W1S: writing ones sets the bits.", hasAccess("W1S")},
-	{"access RC: reading clears the bits.", hasAccess("RC")},
-	{"access RO+RW and the like: the register has fields of both kinds.", func(r *api.Register) bool { return strings.Contains(r.Access, "+") }},
-	{"access window: shows other memory.", hasAccess("window")},
-	{"policy virtual: the guest reads and writes its own state.", hasPolicy("virtual")},
-	{"policy translate: the value is checked and translated before it reaches the card.", hasPolicy("translate")},
-	{"policy refuse: the guest may read it; its writes are counted and have no effect.", hasPolicy("refuse")},
-	{"stub: the register only stores, where hardware would act.", func(r *api.Register) bool { return r.Stub }},
-}
-
-func hasAccess(mode string) func(*api.Register) bool {
-	return func(r *api.Register) bool { return slices.Contains(strings.Split(r.Access, "+"), mode) }
-}
-
-func hasPolicy(policy string) func(*api.Register) bool {
-	return func(r *api.Register) bool { return r.Policy == policy }
-}
-
-// legendOf returns the lines of the legend that apply to the rows.
-func legendOf(rows []api.Register) string {
-	var b strings.Builder
-	for _, l := range registerLegend {
-		if slices.ContainsFunc(rows, func(r api.Register) bool { return l.applies(&r) }) {
-			b.WriteString("- " + l.text + "\n")
-		}
-	}
-	if len(rows) != 1 {
-		b.WriteString("- Offsets that are not listed are storage of the guest's own. They never reach the card, and accesses are counted.\n")
-	}
-	return b.String()
-}
+// registerLegend explains the columns of the register table.
+const registerLegend = `- x N, or instances: how many registers the row has, one after the other.
+- access RW: read and written. RO: writes are ignored. WO: reads as zero. W1C: writing ones clears the bits. W1S: writing ones
+  sets them. RC: reading clears them. RO+RW and the like: the register has fields of both kinds. window: shows other memory.
+- policy virtual: the guest reads and writes its own state.
+- policy translate: the value is checked and translated before it reaches the card.
+- policy refuse: the guest may read it; its writes are counted and have no effect.
+- stub: the register only stores, where hardware would act.
+- Offsets that are not listed are storage of the guest's own. They never reach the card, and accesses are counted.
+`
 
 // registersText writes a line for each register. What has no bound comes last in a line, so that it
 // makes no other line longer.
@@ -178,7 +147,7 @@ func registersText(t *api.RegisterTable, counted bool) string {
 	}
 	w.flush()
 	fmt.Fprintf(&b, "\n%s: %d virtual, %d translate, %d refuse; %d of them stubs.\n%s",
-		plural(uint64(len(t.Rows)), "row", "rows"), byPolicy["virtual"], byPolicy["translate"], byPolicy["refuse"], stubs, legendOf(t.Rows))
+		plural(uint64(len(t.Rows)), "row", "rows"), byPolicy["virtual"], byPolicy["translate"], byPolicy["refuse"], stubs, registerLegend)
 	listTable(&b, "Accessed and not declared", t.Undeclared)
 	return b.String()
 }
