@@ -2,9 +2,7 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -17,16 +15,10 @@ type disasmCmd struct {
 	File string `arg:"" placeholder:"FILE" help:"Code as the card fetches it, or its words in hexadecimal; - for standard input."`
 }
 
-// recordingStart begins a file that Go's gzip wrote. Its first word is no instruction.
-var recordingStart = []byte("\x1f\x8b\x08\x00")
-
 func (c *disasmCmd) Run(out output) error {
 	code, err := config.ReadInput(c.File)
 	if err != nil {
 		return badFile(c.File, err)
-	}
-	if bytes.HasPrefix(code, recordingStart) {
-		return badFile(c.File, errors.New("a recording, or another compressed file, not code; go run ./tests/shim/cmd/shim replay runs recordings"))
 	}
 	if isText(code) {
 		if code, err = parseWords(string(code)); err != nil {
