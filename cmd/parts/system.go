@@ -4,7 +4,6 @@ import (
 	"log/slog"
 	"os"
 	"path"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -49,24 +48,17 @@ func memory() uint64 {
 	return min(most, groupLimit("/sys/fs/cgroup", string(groups)))
 }
 
-// groupLimit is the least limit of the control groups that /proc/self/cgroup lists, and of those above
-// them, in version 2 or 1.
+// groupLimit is the least limit of the control group (version 2) that /proc/self/cgroup lists, and of
+// those above it.
 func groupLimit(root, groups string) uint64 {
 	most := ^uint64(0)
 	for line := range strings.SplitSeq(groups, "\n") {
-		fields := strings.SplitN(line, ":", 3)
-		if len(fields) < 3 {
+		at, ok := strings.CutPrefix(line, "0::")
+		if !ok {
 			continue
 		}
-		top, file := root, "memory.max"
-		if fields[1] != "" {
-			if !slices.Contains(strings.Split(fields[1], ","), "memory") {
-				continue
-			}
-			top, file = path.Join(root, "memory"), "memory.limit_in_bytes"
-		}
-		for group := path.Join("/", fields[2]); ; group = path.Dir(group) {
-			if text, err := os.ReadFile(path.Join(top, group, file)); err == nil {
+		for group := path.Join("/", at); ; group = path.Dir(group) {
+			if text, err := os.ReadFile(path.Join(root, group, "memory.max")); err == nil {
 				if n, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64); err == nil { // not "max"
 					most = min(most, n)
 				}
