@@ -100,3 +100,20 @@ func TestInterruptIsBarrier(t *testing.T) {
 		require.Equal(t, 1, interrupts)
 	})
 }
+
+// TestInvalidateAll: an invalidate of all directories concerns each window, and one of another
+// directory none.
+func TestInvalidateAll(t *testing.T) {
+	each(t, everything, func(t *testing.T, s *side) {
+		d := drive(t, s)
+		for command, scans := range map[uint32]uint64{
+			gf100.InvalidateGo | gf100.InvalidateAllPages:                           0,
+			gf100.InvalidateGo | gf100.InvalidateAllPages | gf100.InvalidateAllDirs: 2,
+		} {
+			d.wr(regPDB, 0)
+			before := s.stats.Scans.Load()
+			d.wr(regInvalidate, command)
+			require.Equal(t, scans, s.stats.Scans.Load()-before, "%#x", command)
+		}
+	})
+}
