@@ -182,6 +182,10 @@ func TestPFIFOReset(t *testing.T) {
 	r.eventually("left", func() bool { return r.rd(0x2640) == 0 && r.rd(0x227c)&(1<<20) == 0 })
 	r.stopped()
 	require.Zero(t, r.rd(0x2200)|r.rd(0x2140)|r.rd(0x3000+8)|r.rd(0x3004+8)|r.rd(0x2100))
+	r.start()
+	c.enable()
+	r.runlist(1)
+	r.stopped()
 }
 
 // Memory beyond 4 GiB is reached by all its bits, and takes none of the server's until it is written.

@@ -187,7 +187,12 @@ func TestOwnersWaitForTheirOwnSteps(t *testing.T) {
 	r.eventually("its own invalidate, and its own memory", func() bool { return mem[0] == 7 })
 	// It wants the engine that serves the stuck one. It waits outside of steps.
 	c.submit(cat(rows(vaData, vaHole, 0, 64, 1, 1), release(0, 1))...)
-	r.eventually("it waits", func() bool { return r.card.Contended() == 1 })
+	contends := func() bool { return r.card.Contended() == 1 }
+	r.eventually("it waits", contends)
+	c.unbind()
+	require.Zero(t, r.card.Contended(), "an unbound channel waits for nothing")
+	c.bind()
+	r.eventually("it waits again", contends)
 	require.True(t, invalidate(c))
 	require.False(t, invalidate(cs[stuck]), "its own step uses the directory")
 	require.True(t, invalidate(c), "the other owner's invalidate goes on")
