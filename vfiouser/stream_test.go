@@ -200,6 +200,22 @@ func TestWritesPerBatch(t *testing.T) {
 	}
 }
 
+// TestDescriptorInABatch: a reply with a descriptor goes out between its neighbours.
+func TestDescriptorInABatch(t *testing.T) {
+	c := newRig(t, newDevice(t), vfiouser.Options{}).dial(nil)
+	info := message(wire.DeviceGetRegionInfo, 0, wire.Append(nil, wire.RegionInfo{Argsz: 96, Index: 1}))
+	require.NoError(t, c.Send(append(append(readMessage(0), info...), readMessage(4)...)))
+	for i, size := range []uint32{36, 96, 36} {
+		m, err := c.Recv()
+		require.NoError(t, err)
+		require.Equal(t, size, m.Size)
+		require.Len(t, m.FDs, i%2)
+		for _, fd := range m.FDs {
+			unix.Close(fd)
+		}
+	}
+}
+
 // TestHalfClose serves what a client sent before it closed its way out.
 func TestHalfClose(t *testing.T) {
 	r := newRig(t, newDevice(t), vfiouser.Options{})
