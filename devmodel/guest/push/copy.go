@@ -64,7 +64,7 @@ func (b *Buffer) CopyLines(e Engine, dst, src Surface, lineBytes, lines uint32) 
 	if e == M2MF {
 		b.M2MFCopy(e.Object().Subchan, src, dst, lineBytes, lines, 0)
 	} else {
-		b.CECopy(e.Object().Subchan, src, dst, lineBytes, lines, 0, nil)
+		b.CECopy(e.Object().Subchan, src, dst, lineBytes, lines, nil)
 	}
 	return b
 }
@@ -83,40 +83,18 @@ func (b *Buffer) Inline(dst uint64, words ...uint32) *Buffer {
 // Methods of the copy engines as nouveau's microcode (ce/fuc/com.fuc) defines
 // them, for classes 90b5 and 90b8 alike. They are not those of cl90b5.h.
 const (
-	CESrcTileMode Method = 0x200 // width 3:0 (0 = 64 B, 14 = 16 B), log2 GOB height 7:4, log2 depth 11:8;
-	// then the sizes X (elements), Y and Z, then the place Z, X and Y
-	CEDstTileMode    Method = 0x220
 	CEExec           Method = 0x300
 	CESrcAddressHigh Method = 0x30c // then low, destination high, low, pitches (19 bits), bytes or elements (16 bits), lines (13 bits)
-	CEFormat         Method = 0x32c // then two constants
 	CEQueryHigh      Method = 0x338 // then low, then the counter
 )
 
 // Bits of CEExec.
 const (
-	CEExecFormat     = 1 << 0
 	CEExecSrcLinear  = 1 << 4
 	CEExecDstLinear  = 1 << 8
 	CEExecQuery      = 1 << 12
 	CEExecQueryShort = 1 << 13 // the counter word only; else {counter, 0, time lo, time hi}
 )
-
-// Swizzle sources of a CE format, besides source component 0 to 3.
-const (
-	SwzConst0 = 4
-	SwzConst1 = 5
-	SwzZero   = 6
-)
-
-// CEFormatWord describes elements of components of bytes 1 to 4 each: src
-// components in, and for each component out where it comes from.
-func CEFormatWord(bytes, src int, swizzle ...uint32) uint32 {
-	w := uint32(bytes-1)<<16 | uint32(src-1)<<20 | uint32(len(swizzle)-1)<<24
-	for i, s := range swizzle {
-		w |= s << (4 * i)
-	}
-	return w
-}
 
 // CEQuery is the semaphore that a copy releases at its end.
 type CEQuery struct {
@@ -125,18 +103,10 @@ type CEQuery struct {
 	Short   bool
 }
 
-// CECopy copies x elements (bytes without CEExecFormat in flags) of y lines. A
-// tiled side's Width and X are then in elements too.
-func (b *Buffer) CECopy(sc Subchan, src, dst Surface, x, y, flags uint32, q *CEQuery) {
-	b.ceSide(sc, src, CESrcTileMode)
-	b.ceSide(sc, dst, CEDstTileMode)
-	b.Inc(sc, CESrcAddressHigh, hi(src.VA), lo(src.VA), hi(dst.VA), lo(dst.VA), src.Pitch, dst.Pitch, x, y)
-	if src.Tiling == nil {
-		flags |= CEExecSrcLinear
-	}
-	if dst.Tiling == nil {
-		flags |= CEExecDstLinear
-	}
+// CECopy copies lines of lineBytes each.
+func (b *Buffer) CECopy(sc Subchan, src, dst Surface, lineBytes, lines uint32, q *CEQuery) {
+	b.Inc(sc, CESrcAddressHigh, hi(src.VA), lo(src.VA), hi(dst.VA), lo(dst.VA), src.Pitch, dst.Pitch, lineBytes, lines)
+	flags := uint32(CEExecSrcLinear | CEExecDstLinear)
 	if q != nil {
 		b.Inc(sc, CEQueryHigh, hi(q.VA), lo(q.VA), q.Counter)
 		flags |= CEExecQuery
@@ -147,26 +117,14 @@ func (b *Buffer) CECopy(sc Subchan, src, dst Surface, x, y, flags uint32, q *CEQ
 	b.Inc(sc, CEExec, flags)
 }
 
-func (b *Buffer) ceSide(sc Subchan, s Surface, mode Method) {
-	if s.Tiling == nil {
-		return
-	}
-	t := s.Tiling
-	b.Inc(sc, mode, t.mode(), t.Width, t.Height, t.Depth, t.Z, t.X, t.Y)
-}
-
 // Methods of MEMORY_TO_MEMORY_FORMAT, class 9039. Source: cl9039.h.
 const (
-	M2MFSrcBlockSize Method = 0x204 // log2 of GOBs: width 3:0, height 7:4, depth 11:8; then width (bytes), height, depth, layer
-	M2MFDstBlockSize Method = 0x220
-	M2MFOffsetOutA   Method = 0x238 // VA 39:32, then 31:0
-	M2MFLaunch       Method = 0x300
-	M2MFInlineData   Method = 0x304
-	M2MFOffsetInA    Method = 0x30c // as out, then the pitch
-	M2MFPitchOut     Method = 0x318 // then bytes of a line, then lines
-	M2MFSemaphoreA   Method = 0x32c // VA 39:32, then 31:0, then the payload
-	M2MFSrcOriginX   Method = 0x344 // bytes, then the line
-	M2MFDstOriginX   Method = 0x34c
+	M2MFOffsetOutA Method = 0x238 // VA 39:32, then 31:0
+	M2MFLaunch     Method = 0x300
+	M2MFInlineData Method = 0x304
+	M2MFOffsetInA  Method = 0x30c // as out, then the pitch
+	M2MFPitchOut   Method = 0x318 // then bytes of a line, then lines
+	M2MFSemaphoreA Method = 0x32c // VA 39:32, then 31:0, then the payload
 )
 
 // Bits of M2MFLaunch.
@@ -188,56 +146,22 @@ const MaxM2MFLines = 2047
 // Surface is one side of an engine copy.
 type Surface struct {
 	VA    uint64
-	Pitch uint32 // bytes from line to line; used when Tiling is nil
-	*Tiling
+	Pitch uint32 // bytes from line to line
 }
-
-// Tiling describes a block-linear surface and the place in it.
-type Tiling struct {
-	Width, Height, Depth uint32 // bytes, lines, layers
-	BlockW               uint32 // log2 GOBs
-	BlockH               uint32
-	BlockD               uint32
-	X, Y, Z              uint32 // bytes, line, layer of the rectangle's corner
-}
-
-func (t *Tiling) mode() uint32 { return t.BlockW | t.BlockH<<4 | t.BlockD<<8 }
 
 // M2MFCopy copies lines of lineBytes each from src to dst. flags are completion
 // bits for the launch.
 func (b *Buffer) M2MFCopy(sc Subchan, src, dst Surface, lineBytes, lines, flags uint32) {
-	b.m2mfSide(sc, src, M2MFSrcBlockSize, M2MFSrcOriginX)
-	b.m2mfSide(sc, dst, M2MFDstBlockSize, M2MFDstOriginX)
 	b.Inc(sc, M2MFOffsetOutA, hi(dst.VA), lo(dst.VA))
 	b.Inc(sc, M2MFOffsetInA, hi(src.VA), lo(src.VA), src.Pitch, dst.Pitch, lineBytes, lines)
-	if src.Tiling == nil {
-		flags |= LaunchSrcPitch
-	}
-	if dst.Tiling == nil {
-		flags |= LaunchDstPitch
-	}
-	b.Inc(sc, M2MFLaunch, flags)
-}
-
-func (b *Buffer) m2mfSide(sc Subchan, s Surface, block, origin Method) {
-	if s.Tiling == nil {
-		return
-	}
-	t := s.Tiling
-	b.Inc(sc, block, t.mode(), t.Width, t.Height, t.Depth, t.Z)
-	b.Inc(sc, origin, t.X, t.Y)
+	b.Inc(sc, M2MFLaunch, flags|LaunchSrcPitch|LaunchDstPitch)
 }
 
 // M2MFInline writes data, padded to words, to lines of lineBytes at dst.
 func (b *Buffer) M2MFInline(sc Subchan, dst Surface, lineBytes, lines, flags uint32, data []uint32) {
-	b.m2mfSide(sc, dst, M2MFDstBlockSize, M2MFDstOriginX)
 	b.Inc(sc, M2MFOffsetOutA, hi(dst.VA), lo(dst.VA))
 	b.Inc(sc, M2MFPitchOut, dst.Pitch, lineBytes, lines)
-	flags |= LaunchInline | LaunchSrcPitch
-	if dst.Tiling == nil {
-		flags |= LaunchDstPitch
-	}
-	b.Inc(sc, M2MFLaunch, flags)
+	b.Inc(sc, M2MFLaunch, flags|LaunchInline|LaunchSrcPitch|LaunchDstPitch)
 	for len(data) > 0 {
 		n := min(len(data), maxInline)
 		b.NonInc(sc, M2MFInlineData, data[:n]...)

@@ -9,14 +9,11 @@ const (
 	UnitGR  Unit = 0
 	UnitCE0 Unit = 4
 	UnitCE1 Unit = 5
-	UnitSW  Unit = 0x1f
 )
 
 // Classes of GF100.
 const (
-	ClassTwoD    = 0x902d
 	ClassM2MF    = 0x9039
-	ClassSW      = 0x906e
 	Class3D      = 0x9097
 	ClassCompute = 0x90c0
 	ClassCE0     = 0x90b5
@@ -28,15 +25,13 @@ const ClassNoSuch = 0x9bad
 
 // Host methods: below 100h, the same on every subchannel. Source: cl906f.h.
 const (
-	HostSetObject    Method = 0x00
-	HostNop          Method = 0x08
-	HostSemaphoreA   Method = 0x10 // VA 39:32, then 31:2, the payload, the operation
-	HostNonStall     Method = 0x20
-	HostFBFlush      Method = 0x24
-	HostMemOpA       Method = 0x28
-	HostSetReference Method = 0x50 // into USERD 48h
-	HostYield        Method = 0x80
-	HostNoSuch       Method = 0xfc // not in cl906f.h
+	HostSetObject  Method = 0x00
+	HostNop        Method = 0x08
+	HostSemaphoreA Method = 0x10 // VA 39:32, then 31:2, the payload, the operation
+	HostYield      Method = 0x80
+	HostNonStall   Method = 0x20
+	HostMemOpA     Method = 0x28
+	HostNoSuch     Method = 0xfc // not in cl906f.h
 )
 
 // Semaphore operations and flags, the last word of a semaphore method.

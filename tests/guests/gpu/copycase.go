@@ -106,7 +106,7 @@ func (j *job) emit(b *push.Buffer, src, dst Buffer, sem uint64) {
 		if j.c.Semaphore != "" {
 			q = &push.CEQuery{VA: sem, Counter: j.payload, Short: j.c.Semaphore == "one"}
 		}
-		b.CECopy(sc, j.src.surface(src), d, j.c.LineBytes, j.c.Lines, 0, q)
+		b.CECopy(sc, j.src.surface(src), d, j.c.LineBytes, j.c.Lines, q)
 		return
 	}
 	flags := uint32(push.LaunchFlush)

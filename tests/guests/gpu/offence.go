@@ -50,7 +50,7 @@ func m2mf(b *push.Buffer, src, dst push.Surface) {
 }
 
 func ce(b *push.Buffer, src, dst push.Surface) {
-	b.CECopy(push.CE0.Object().Subchan, src, dst, 256, 1, 0, nil)
+	b.CECopy(push.CE0.Object().Subchan, src, dst, 256, 1, nil)
 }
 
 var offences = []offence{
