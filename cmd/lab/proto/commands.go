@@ -36,5 +36,5 @@ var Commands = []Command{
 	{CmdDoorbellOpen, nil, "open the channel of doorbell"},
 	{CmdDoorbell, DoorbellArgs{}, "submit on that channel, one at a time"},
 	{CmdDoorbellClose, nil, "close that channel"},
-	{CmdTraps, TrapsArgs{}, "time accesses to a register of a device without a driver"},
+	{CmdTraps, TrapsArgs{}, "access a register of a device without a driver, again and again"},
 }

@@ -101,7 +101,7 @@ func TestParseInterrupt(t *testing.T) {
 	require.False(t, ok)
 }
 
-// TestTraps measures a file in place of a BAR.
+// TestTraps accesses a file in place of a BAR.
 func TestTraps(t *testing.T) {
 	root := t.TempDir()
 	dir := filepath.Join(root, pciDevices, "0000:00:02.0")
@@ -111,12 +111,10 @@ func TestTraps(t *testing.T) {
 	}
 	require.NoError(t, os.Truncate(filepath.Join(dir, "resource0"), regSpace))
 	s := &System{Root: root}
-	r, err := s.Traps(proto.TrapsArgs{Address: "0000:00:02.0", Offset: 0x14fc, Write: true, Count: 100, Burst: 32})
+	r, err := s.Traps(proto.TrapsArgs{Address: "0000:00:02.0", Offset: 0x14fc, Write: true, Count: 100})
 	require.NoError(t, err)
-	require.Equal(t, 128, r.Count, "whole bursts")
-	require.Equal(t, 4+2, r.Reads)
-	require.EqualValues(t, 128, r.Last)
-	for _, bad := range []proto.TrapsArgs{{Offset: 2, Count: 1}, {Offset: regSpace, Count: 1}, {Count: 0}, {Count: 1, Burst: -1}, {Address: "none", Count: 1}} {
+	require.EqualValues(t, 100, r.Last)
+	for _, bad := range []proto.TrapsArgs{{Offset: 2, Count: 1}, {Offset: regSpace, Count: 1}, {Count: 0}, {Address: "none", Count: 1}} {
 		_, err := s.Traps(bad)
 		require.Error(t, err)
 	}
