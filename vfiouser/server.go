@@ -77,10 +77,9 @@ func Listen(path string) (*net.UnixListener, error) {
 	addr := &net.UnixAddr{Name: path, Net: "unix"}
 	l, err := net.ListenUnix("unix", addr)
 	if errors.Is(err, unix.EADDRINUSE) {
-		if err := ClearPath(path); err != nil {
-			return nil, err
+		if err = ClearPath(path); err == nil {
+			l, err = net.ListenUnix("unix", addr)
 		}
-		l, err = net.ListenUnix("unix", addr)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("vfiouser: socket %s: %w", path, err)
@@ -89,28 +88,28 @@ func Listen(path string) (*net.UnixListener, error) {
 }
 
 // ClearPath makes room for a socket at path: it removes an existing socket if no server
-// listens on it; any other file is an error that names the path.
+// listens on it; any other file is an error.
 func ClearPath(path string) error {
 	st, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("vfiouser: socket %s: %w", path, err)
+		return err
 	}
 	if st.Mode()&fs.ModeSocket == 0 {
-		return fmt.Errorf("vfiouser: socket %s: a file that is not a socket is there; remove it or choose another path", path)
+		return errors.New("a file that is not a socket is there; remove it or choose another path")
 	}
 	probe, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: path, Net: "unix"})
 	if err == nil {
 		probe.Close()
-		return fmt.Errorf("vfiouser: socket %s: another server listens there; stop it or choose another path", path)
+		return errors.New("another server listens there; stop it or choose another path")
 	}
 	if !errors.Is(err, unix.ECONNREFUSED) && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("vfiouser: socket %s: cannot tell whether a server listens there: %w", path, err)
+		return fmt.Errorf("cannot tell whether a server listens there: %w", err)
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("vfiouser: socket %s: stale and not removable: %w", path, err)
+		return fmt.Errorf("stale and not removable: %w", err)
 	}
 	return nil
 }

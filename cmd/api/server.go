@@ -7,16 +7,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"sync"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/umbra-gpu/umbra/vfiouser"
 )
 
 // maxBody bounds the size of a request.
@@ -45,7 +45,7 @@ func Listen(path string) (net.Listener, error) {
 	}}
 	l, err := private.Listen(context.Background(), "unix", path)
 	if errors.Is(err, unix.EADDRINUSE) {
-		if err = removeStale(path); err == nil {
+		if err = vfiouser.ClearPath(path); err == nil {
 			l, err = private.Listen(context.Background(), "unix", path)
 		}
 	}
@@ -53,26 +53,6 @@ func Listen(path string) (net.Listener, error) {
 		return nil, fmt.Errorf("control socket %s: %w", path, err)
 	}
 	return l, nil
-}
-
-// removeStale removes the socket of a server that has ended.
-func removeStale(path string) error {
-	st, err := os.Lstat(path)
-	if err != nil {
-		return err
-	}
-	if st.Mode()&fs.ModeSocket == 0 {
-		return errors.New("a file that is not a socket is there; remove it or choose another path")
-	}
-	probe, err := net.Dial("unix", path)
-	if err == nil {
-		probe.Close()
-		return errors.New("another server listens there; stop it or choose another path")
-	}
-	if !errors.Is(err, unix.ECONNREFUSED) {
-		return fmt.Errorf("cannot tell whether a server listens there: %w", err)
-	}
-	return os.Remove(path)
 }
 
 // Serve answers requests on l for b until ctx ends. It closes l.

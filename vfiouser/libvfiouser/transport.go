@@ -81,7 +81,7 @@ func New(dev vfiouser.Device, o vfiouser.Options) (vfiouser.Transport, error) {
 // ListenAndServe implements vfiouser.Transport. One call at a time.
 func (t *Transport) ListenAndServe(ctx context.Context, path string) error {
 	if err := vfiouser.ClearPath(path); err != nil {
-		return err
+		return fmt.Errorf("vfiouser: socket %s: %w", path, err)
 	}
 	wake, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	if err != nil {
