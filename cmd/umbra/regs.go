@@ -19,7 +19,6 @@ import (
 type regsCmd struct {
 	Control string `env:"UMBRA_CONTROL" placeholder:"PATH" help:"Control socket of a running server, to add the counts of its guests."`
 	GPU     string `name:"gpu" placeholder:"NAME" help:"Count only the guest of this GPU; needs --control."`
-	Block   string `placeholder:"NAME" help:"Show only the registers of this block."`
 	At      string `placeholder:"OFFSET" help:"Show only the register that covers this offset, in hexadecimal: 2274."`
 	Touched bool   `help:"Show only registers that guests accessed, most accessed first; needs --control."`
 	JSON    bool   `name:"json" help:"Write JSON, as docs/control-api.md describes it."`
@@ -29,11 +28,6 @@ func (c *regsCmd) Run(ctx context.Context, out output) error {
 	t, err := c.table(ctx)
 	if err != nil {
 		return err
-	}
-	if c.Block != "" {
-		if err := keepBlock(&t, c.Block); err != nil {
-			return err
-		}
 	}
 	if c.At != "" {
 		if err := keepAt(&t, c.At); err != nil {
@@ -64,21 +58,6 @@ func (c *regsCmd) table(ctx context.Context) (api.RegisterTable, error) {
 		}
 	}
 	return serve.Registers()
-}
-
-func keepBlock(t *api.RegisterTable, block string) error {
-	var names []string
-	for _, r := range t.Rows {
-		if !slices.Contains(names, r.Block) {
-			names = append(names, r.Block)
-		}
-	}
-	if !slices.Contains(names, block) {
-		return &config.Error{Where: "--block", Value: block, Reason: "no such block; " + config.Known(block, names)}
-	}
-	t.Rows = slices.DeleteFunc(t.Rows, func(r api.Register) bool { return r.Block != block })
-	t.Undeclared = nil
-	return nil
 }
 
 // keepAt keeps the row that declares the register at an offset.
