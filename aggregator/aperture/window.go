@@ -96,9 +96,6 @@ func (m Map) String() string {
 	return strings.Join(out, ",")
 }
 
-// MarshalText implements encoding.TextMarshaler.
-func (m Map) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
-
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (m *Map) UnmarshalText(text []byte) (err error) {
 	*m, err = ParseMap(string(text))
