@@ -56,7 +56,7 @@ func (t *sheet) group(big int) []uint64 {
 }
 
 // compose translates the guest's entries in the shadow's Work and writes the node's tables.
-func (s *Shadow) compose(n *node, translate translator) {
+func (s *Shadow) compose(n *node) {
 	small, big := &s.work.small, &s.work.big
 	n.starved = false
 	n.over = [len(n.over)]uint64{}
@@ -64,17 +64,17 @@ func (s *Shadow) compose(n *node, translate translator) {
 		page := small.page(at)
 		for i, q := range page {
 			if q != 0 {
-				page[i] = translate(q, SmallPage)
+				page[i] = s.entry(q, SmallPage)
 			}
 		}
 	})
 	big.live.each(func(at int) {
 		page := big.page(at)
 		for i, q := range page {
-			page[i] = translate(q, BigPage)
+			page[i] = s.entry(q, BigPage)
 			if i := at*pageEntries + i; q&valid != 0 && big.entries[i] == 0 {
 				n.setOver(uint64(i), true)
-				s.split(small.group(i), q, translate)
+				s.split(small.group(i), q)
 			}
 		}
 	})
@@ -99,20 +99,19 @@ func (n *node) mask(small, big *sheet) {
 
 // split enters a big page as small pages, because its memory is not contiguous on the card.
 // They replace the guest's small pages there, as a valid big page does.
-func (s *Shadow) split(small []uint64, q uint64, translate translator) {
+func (s *Shadow) split(small []uint64, q uint64) {
 	p := DecodePTE(q)
-	s.Counts.Split++
 	for i := range small {
-		small[i] = part(p, i, translate)
+		small[i] = s.part(p, i)
 	}
 }
 
 // part translates one small page of a big entry.
-func part(p PTE, i int, translate translator) uint64 {
+func (s *Shadow) part(p PTE, i int) uint64 {
 	if p.Addr += uint64(i) * SmallPage; p.Addr >= VASize {
 		return 0 // the address field is VABits wide
 	}
-	return translate(p.Encode(), SmallPage)
+	return s.entry(p.Encode(), SmallPage)
 }
 
 // write writes entries into a table. The table is allocated for its first entry and kept

@@ -64,9 +64,6 @@ func (t *Tracker) putBig(s *Shadow, n *node, i int, guest uint64) {
 	if !was && !over {
 		return
 	}
-	if over && q == 0 {
-		s.Counts.Split++
-	}
 	pte := DecodePTE(guest)
 	for k := range GroupEntries {
 		small := uint64(0)
@@ -74,7 +71,7 @@ func (t *Tracker) putBig(s *Shadow, n *node, i int, guest uint64) {
 		case !over:
 			small = s.entry(entryAt(n.guestSmall, i*GroupEntries+k), SmallPage)
 		case q == 0:
-			small = part(pte, k, s.entry)
+			small = s.part(pte, k)
 		}
 		t.putSmall(s, n, i*GroupEntries+k, small)
 	}
@@ -96,7 +93,6 @@ func (t *Tracker) ready(s *Shadow, n *node, table *cardTable, q uint64) bool {
 // followDir starts following a shadow's directory. Every entry that is set, or may be set
 // on the card, counts as changed.
 func (t *Tracker) followDir(s *Shadow) {
-	s.Counts.Tables++
 	s.pages = t.take(s, nil, Table{Present: true, Target: s.space.Target, Addr: s.space.Dir}, false, DirEntries)
 	for at := range s.at {
 		used := s.dir.used>>at&1 != 0
@@ -130,7 +126,7 @@ func (t *Tracker) hold(s *Shadow, n *node) {
 	cut := n.starved
 	t.load(s, n.guestSmall, &s.work.small, small, SmallPage)
 	t.load(s, n.guestBig, &s.work.big, big, BigPage)
-	s.compose(n, s.entry)
+	s.compose(n)
 	n.starved = n.starved || cut
 }
 
@@ -184,9 +180,6 @@ func (t *Tracker) take(s *Shadow, n *node, table Table, big bool, entries int) [
 	if !table.Present {
 		return nil
 	}
-	if n != nil {
-		s.Counts.Tables++
-	}
 	size := uint64(entries) * 8
 	if t.followed+size > t.quota {
 		s.Counts.Cut++
@@ -214,7 +207,7 @@ func (t *Tracker) take(s *Shadow, n *node, table Table, big bool, entries int) [
 // leaf returns the followed page at addr, nil if it is not the guest's.
 func (t *Tracker) leaf(target Target, addr uint64) *leaf {
 	key := leafKey{addr / SmallPage, target.System()}
-	switch l := t.leaves.get(key); {
+	switch l := t.leaves[key]; {
 	case l == nil:
 	case l.lost:
 		return nil // its tables are about to be followed again
@@ -245,7 +238,7 @@ func (t *Tracker) leaf(target Target, addr uint64) *leaf {
 		}
 		return nil
 	}
-	t.leaves.put(l)
+	t.leaves[key] = l
 	if key.system {
 		l.at = len(t.system)
 		t.system = append(t.system, l)
@@ -267,7 +260,7 @@ func (t *Tracker) unfollow(pages *[]held) {
 }
 
 func (t *Tracker) forget(l *leaf) {
-	t.leaves.remove(l)
+	delete(t.leaves, l.key)
 	if !l.key.system {
 		t.tables.remove(l.key.page)
 		return

@@ -58,30 +58,22 @@ func (w *Work) take(n uint64) bool {
 
 // Counts are the costs and refusals of building shadows.
 type Counts struct {
-	Builds    uint64 `json:"builds"`    // full rebuilds of one space
-	Scans     uint64 `json:"scans"`     // updates of what had changed in any
-	Tables    uint64 `json:"tables"`    // tables read whole
-	Compared  uint64 `json:"compared"`  // bytes of tables compared with what they were
-	Examined  uint64 `json:"examined"`  // entries looked at
-	Changed   uint64 `json:"changed"`   // of these, entries that were not what they had been
-	Rewritten uint64 `json:"rewritten"` // entries written to the card
-	Split     uint64 `json:"split"`     // big pages entered as small ones
-	Foreign   uint64 `json:"foreign"`   // valid entries that name nothing of the guest's
-	Unread    uint64 `json:"unread"`    // tables outside the guest's memory
-	NoRoom    uint64 `json:"no_room"`   // tables that the guest's share had no room for
-	Cut       uint64 `json:"cut"`       // tables that the bound on work left out
+	Compared  uint64 // bytes of tables compared with what they were
+	Examined  uint64 // entries looked at
+	Changed   uint64 // of these, entries that were not what they had been
+	Rewritten uint64 // entries written to the card
+	Foreign   uint64 // valid entries that name nothing of the guest's
+	Unread    uint64 // tables outside the guest's memory
+	NoRoom    uint64 // tables that the guest's share had no room for
+	Cut       uint64 // tables that the bound on work left out
 }
 
 // Add adds o to c.
 func (c *Counts) Add(o Counts) {
-	c.Builds += o.Builds
-	c.Scans += o.Scans
 	c.Compared += o.Compared
-	c.Changed += o.Changed
-	c.Tables += o.Tables
 	c.Examined += o.Examined
+	c.Changed += o.Changed
 	c.Rewritten += o.Rewritten
-	c.Split += o.Split
 	c.Foreign += o.Foreign
 	c.Unread += o.Unread
 	c.NoRoom += o.NoRoom
@@ -204,18 +196,11 @@ func (s *Shadow) Free() {
 // Rebuild reads all of the guest's tables and writes all of the card's. It is the simple
 // way, and the oracle that tests compare a Tracker with. Each table is copied once and only
 // the copy is examined. The shadow must not be followed by a Tracker.
-func (s *Shadow) Rebuild() { s.rebuild(s.entry) }
-
-// translator returns the card's entry for a guest's page entry; 0 is not present.
-type translator func(q, page uint64) uint64
-
-func (s *Shadow) rebuild(translate translator) {
-	s.Counts.Builds++
+func (s *Shadow) Rebuild() {
 	for _, n := range s.nodes {
 		n.seen = false
 	}
 	dir := make([]byte, DirSize)
-	s.Counts.Tables++
 	switch {
 	case !s.work.take(DirSize):
 		s.Counts.Cut++
@@ -226,7 +211,7 @@ func (s *Shadow) rebuild(translate translator) {
 	s.Counts.Examined += DirEntries
 	for i := 0; i < DirSize; i += 8 {
 		if q := binary.LittleEndian.Uint64(dir[i:]); q != 0 {
-			binary.LittleEndian.PutUint64(dir[i:], s.shadowPDE(q, translate))
+			binary.LittleEndian.PutUint64(dir[i:], s.shadowPDE(q))
 		}
 	}
 	s.card.WriteTable(s.dir.addr, dir)
@@ -249,7 +234,7 @@ func (s *Shadow) drop(k nodeKey, n *node) {
 }
 
 // shadowPDE returns the card's entry for a guest's directory entry.
-func (s *Shadow) shadowPDE(q uint64, translate translator) uint64 {
+func (s *Shadow) shadowPDE(q uint64) uint64 {
 	key, ok := keyOf(q)
 	if !ok {
 		return 0
@@ -257,7 +242,7 @@ func (s *Shadow) shadowPDE(q uint64, translate translator) uint64 {
 	n := s.node(key)
 	if !n.seen {
 		n.seen = true
-		s.fill(n, key, translate)
+		s.fill(n, key)
 	}
 	return n.pde(key)
 }
@@ -290,13 +275,13 @@ func (n *node) pde(key nodeKey) uint64 {
 }
 
 // fill builds the tables of a node from the guest's.
-func (s *Shadow) fill(n *node, key nodeKey, translate translator) {
+func (s *Shadow) fill(n *node, key nodeKey) {
 	small, big := &s.work.small, &s.work.big
 	small.clear()
 	big.clear()
 	s.read(key.small, small, SmallEntries>>key.size)
 	s.read(key.big, big, BigEntries>>key.size)
-	s.compose(n, translate)
+	s.compose(n)
 }
 
 // read decodes n entries of a guest table. They stay zero if it is absent.
@@ -304,7 +289,6 @@ func (s *Shadow) read(t Table, into *sheet, n int) {
 	if !t.Present {
 		return
 	}
-	s.Counts.Tables++
 	b := s.work.buf[:n*8]
 	if !s.work.take(uint64(len(b))) {
 		s.Counts.Cut++
@@ -320,7 +304,7 @@ func (s *Shadow) read(t Table, into *sheet, n int) {
 	}
 }
 
-// entry is the translator. It uses masks because tables have many entries; tests compare it
+// entry returns the card's entry for a guest's page entry; 0 is not present. It uses masks because tables have many entries; tests compare it
 // with a version that translates field by field. Kinds are copied: they describe the order
 // of bytes inside a page. Compression tags are dropped: they name a resource of the card
 // that guests have no share of.

@@ -20,7 +20,7 @@ type Tracker struct {
 	quota, followed uint64
 
 	shadows []*Shadow
-	leaves  leafSet
+	leaves  map[leafKey]*leaf
 	system  []*leaf // leaves that are in system memory
 
 	// writers counts, by page of VRAM, the shadow entries that let engines write it.
@@ -61,7 +61,7 @@ type redo struct {
 // quota bytes of tables.
 func NewTracker(g Guest, c Card, w *Work, vram, quota uint64) *Tracker {
 	t := &Tracker{Watch: newWatch(vram), guest: g, card: c, work: w, quota: quota}
-	t.writers, t.leaves = make([]uint32, t.pages), newLeafSet(t.pages)
+	t.writers, t.leaves = make([]uint32, t.pages), make(map[leafKey]*leaf)
 	for i := range t.out {
 		t.out[i].buf = make([]byte, 0, SmallPage)
 	}
@@ -190,7 +190,7 @@ func (t *Tracker) countWriters(q, size uint64, by int) {
 // translateAgain translates the entries that name bus addresses in a range again, and
 // follows the tables in that range again.
 func (t *Tracker) translateAgain(from, to uint64) {
-	for l := range t.leaves.all() {
+	for _, l := range t.leaves {
 		if l.system == 0 {
 			continue
 		}
@@ -300,7 +300,7 @@ func (t *Tracker) refollow() {
 func (t *Tracker) updateLate() bool {
 	n := len(t.late)
 	for _, l := range t.late {
-		if t.leaves.get(l.key) == l {
+		if t.leaves[l.key] == l {
 			t.compare(l)
 		}
 	}
@@ -318,9 +318,13 @@ func (r *redo) clear() {
 
 // writeDir updates the changed directory entries and drops nodes that no entry names.
 func (t *Tracker) writeDir(s *Shadow) {
+	if s.changed == noEntries {
+		return
+	}
 	orphans := false
 	b := &t.out[0]
-	for w, m := s.changed.take(0); w < setWords; w, m = s.changed.take(w + 1) {
+	for w, m := range &s.changed {
+		s.changed[w] = 0
 		for ; m != 0; m &= m - 1 {
 			i := w*64 + bits.TrailingZeros64(m)
 			key, ok := keyOf(entryAt(s.pages, i))

@@ -9,7 +9,6 @@ import (
 // Update examines all pages that may have changed and updates the shadows.
 func (t *Tracker) Update() {
 	t.scan++
-	t.Counts.Scans++
 	// A page in both sets is examined only once, as a whole, after it was removed from
 	// both.
 	t.batch = t.dirty.take(t.batch[:0])
@@ -32,7 +31,6 @@ func (t *Tracker) Update() {
 // pages of their tables.
 func (t *Tracker) UpdateOnly(which ...*Shadow) {
 	t.scan++
-	t.Counts.Scans++
 	for _, s := range which {
 		t.compareAll(s.pages)
 		for _, n := range s.nodes {
@@ -112,7 +110,7 @@ func (t *Tracker) apply() {
 func (t *Tracker) isLoose(page uint64) bool { return t.direct.has(page) || t.writers[page] > 0 }
 
 func (t *Tracker) comparePage(page uint64, whole bool) {
-	if l := t.leaves.inVRAM(page); l != nil && l.scan != t.scan {
+	if l := t.leaves[leafKey{page: page}]; l != nil && l.scan != t.scan {
 		l.whole = whole
 		t.compare(l)
 	}
