@@ -169,8 +169,7 @@ type Channel interface {
 // goroutine of the card or from Poll. They must not block, nor call the card, except for
 // Disable, Quiet and Doorbell of channels.
 type ChannelEvents interface {
-	// Completed reports a non-stall event of the channel; bit n is engine n. A card that does not
-	// tell whose event it was has it reported to every channel that may have raised it.
+	// Completed reports a non-stall event of the channel; bit n is engine n.
 	Completed(engines uint32)
 	// The channel was stopped by an error. Channel numbers and instance blocks in it are
 	// left zero.
@@ -205,13 +204,9 @@ type Registers interface {
 	// with nil, its channels rest.
 	AttachHost(Host)
 	DetachHost()
-	Reset() error
-}
-
-// EventSource is a card with registers that tells which channels raised non-stall events.
-type EventSource interface {
-	// TakeEvents appends the events since the last call to events, by channel.
+	// TakeEvents appends the channels' non-stall events since the last call to events.
 	TakeEvents(events []ChannelEvent) []ChannelEvent
+	Reset() error
 }
 
 // ChannelEvent is the non-stall events of a channel. Bit n of Engines is engine n. Broken is not

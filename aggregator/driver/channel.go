@@ -22,13 +22,8 @@ type channel struct {
 
 	// mu guards what follows. A look at whether the channel is quiet holds it, so that
 	// nothing starts the channel meanwhile.
-	mu     sync.Mutex
-	quiet  bool // the card showed it without work, and nothing has started it since
-	routed bool // engine events were routed to it since then
-	// The card showed it waiting at a semaphore when engine events were routed to it last, and
-	// this was its progress.
-	parked   bool
-	parkedAt card.Progress
+	mu    sync.Mutex
+	quiet bool // the card showed it without work, and nothing has started it since
 }
 
 // NewChannel implements card.Share.
@@ -123,7 +118,7 @@ func (ch *channel) set(enabled bool) {
 	v := uint32(channelStart &^ gf100.ChannelEnabled)
 	if enabled {
 		v = channelStart
-		ch.quiet, ch.routed, ch.parked = false, false, false
+		ch.quiet = false
 	}
 	ch.driver.wr(ch.reg(regChannel), v)
 }
@@ -132,7 +127,7 @@ func (ch *channel) set(enabled bool) {
 func (ch *channel) Doorbell(put uint32) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
-	ch.quiet, ch.routed, ch.parked = false, false, false
+	ch.quiet = false
 	ch.driver.Write32(card.BAR1, pollAreaBAR1+uint64(ch.id)*gf100.USERDSize+gf100.USERDGPPut, put)
 }
 
@@ -146,50 +141,16 @@ func (ch *channel) Running() bool {
 func (ch *channel) Quiet() bool {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
-	return ch.look()
-}
-
-// look is Quiet with ch.mu held.
-func (ch *channel) look() bool {
-	ch.quiet = ch.quiet || ch.status() == 0
+	ch.quiet = ch.quiet || ch.driver.rd(ch.reg(regChannel))&(gf100.ChannelBusy|gf100.ChannelStatus) == 0
 	return ch.quiet
-}
-
-// status is what the card shows of the channel's work.
-func (ch *channel) status() uint32 {
-	return ch.driver.rd(ch.reg(regChannel)) & (gf100.ChannelBusy | gf100.ChannelStatus)
-}
-
-// mayHaveRun reports whether the channel may have raised an event since the last call. GP_GET
-// alone does not tell: the work fetched last may still run and raise an event at its end. A channel
-// that waited at a semaphore then and now, and has fetched nothing in between, has raised none.
-func (ch *channel) mayHaveRun() bool {
-	ch.mu.Lock()
-	defer ch.mu.Unlock()
-	if ch.routed {
-		return false
-	}
-	p, put := ch.report() // before its status: what it fetches in between is new at the next call
-	status := ch.status()
-	parked := status == gf100.ChannelAcquire
-	still := parked && ch.parked && p == ch.parkedAt
-	ch.parked, ch.parkedAt = parked, p
-	ch.quiet = ch.quiet || status == 0
-	ch.routed = p.GPGet == put && ch.quiet
-	return !still
-}
-
-// report reads the channel's USERD.
-func (ch *channel) report() (card.Progress, uint32) {
-	b := ch.driver.userds.Get().(*userd)
-	defer ch.driver.userds.Put(b)
-	ch.driver.ReadVRAM(ch.userd(), b[:])
-	return structs.ReadUSERD(b[:])
 }
 
 // Progress implements card.Channel.
 func (ch *channel) Progress() card.Progress {
-	p, _ := ch.report()
+	b := ch.driver.userds.Get().(*userd)
+	defer ch.driver.userds.Put(b)
+	ch.driver.ReadVRAM(ch.userd(), b[:])
+	p, _ := structs.ReadUSERD(b[:])
 	return p
 }
 

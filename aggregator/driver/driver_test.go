@@ -2,6 +2,7 @@ package driver
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"testing"
 
@@ -166,8 +167,7 @@ func TestNewChannel(t *testing.T) {
 	require.False(t, f.Enabled(77))
 	require.Equal(t, c.State, ch.State())
 	require.Equal(t, c.Progress, ch.Progress())
-	_, put := ch.report()
-	require.Equal(t, c.Put, put)
+	require.Equal(t, c.Put, binary.LittleEndian.Uint32(f.Bytes[ch.USERD().Addr+gf100.USERDGPPut:]))
 	b := f.Bytes[ch.inst:][:gf100.InstanceSize]
 	dir, _, limit := gf100.InstanceSpace(b)
 	userd, _ := gf100.InstanceUSERD(b)

@@ -58,12 +58,10 @@ func (d *Driver) poll() bool {
 
 func (d *Driver) pollFIFO() {
 	intr := d.rd(regFIFOIntr)
-	engines := uint32(0)
 	if intr&gf100.IntrEngine != 0 {
-		engines = d.rd(regEngEvent)
-		each32(engines, func(e uint32) { d.wr(regEngEventStatus+e*4, ^uint32(0)) })
+		each32(d.rd(regEngEvent), func(e uint32) { d.wr(regEngEventStatus+e*4, ^uint32(0)) })
 	}
-	d.completed(engines)
+	d.completed()
 	if intr&gf100.IntrMMUFault != 0 {
 		each32(d.rd(regFaultID), d.pollFault)
 	}
@@ -78,32 +76,18 @@ func (d *Driver) pollFIFO() {
 
 // completed reports non-stall events, which the card has forgotten by now: one that comes later
 // interrupts again. Driver.events is held.
-func (d *Driver) completed(engines uint32) {
-	if source, ok := d.Registers.(card.EventSource); ok {
-		d.taken = source.TakeEvents(d.taken[:0])
-		for _, e := range d.taken {
-			ch := d.owner(e.Channel)
-			if ch == nil {
-				continue
-			}
-			if e.Broken != "" {
-				ch.ev.Broken(e.Broken)
-			}
-			if e.Engines != 0 {
-				ch.ev.Completed(e.Engines)
-			}
+func (d *Driver) completed() {
+	d.taken = d.TakeEvents(d.taken[:0])
+	for _, e := range d.taken {
+		ch := d.owner(e.Channel)
+		if ch == nil {
+			continue
 		}
-		return
-	}
-	if engines == 0 {
-		return
-	}
-	d.table.Lock()
-	channels := d.channels
-	d.table.Unlock()
-	for _, ch := range channels {
-		if ch != nil && ch.mayHaveRun() {
-			ch.ev.Completed(engines)
+		if e.Broken != "" {
+			ch.ev.Broken(e.Broken)
+		}
+		if e.Engines != 0 {
+			ch.ev.Completed(e.Engines)
 		}
 	}
 }

@@ -59,8 +59,8 @@ const channelState = gf100.ChannelBusy | gf100.ChannelStatus
 type Card struct {
 	Mu sync.Mutex
 	*Memory
-	Looks  int  // reads of VRAM
-	Silent bool // writes are not recorded
+	Silent bool                // writes are not recorded
+	Events []card.ChannelEvent // that the driver has not taken
 
 	regs      map[uint32]uint32
 	held      map[uint32]bool
@@ -237,7 +237,7 @@ func (c *Card) access(addr uint64, p []byte, do func(uint64, []byte)) bool {
 
 // ReadVRAM implements card.Memory.
 func (c *Card) ReadVRAM(addr uint64, p []byte) bool {
-	return c.access(addr, p, func(addr uint64, p []byte) { c.Looks++; c.Read(addr, p) })
+	return c.access(addr, p, c.Read)
 }
 
 // WriteVRAM implements card.Memory.
@@ -259,6 +259,12 @@ func (c *Card) ScrubVRAM(addr, n uint64) error {
 		return fmt.Errorf("scrub %#x+%#x", addr, n)
 	}
 	return nil
+}
+
+// TakeEvents implements card.Registers.
+func (c *Card) TakeEvents(to []card.ChannelEvent) []card.ChannelEvent {
+	c.do(func() { to, c.Events = append(to, c.Events...), nil })
+	return to
 }
 
 // Relocate implements card.Relocator.

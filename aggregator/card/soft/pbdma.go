@@ -195,7 +195,7 @@ func (c *Card) deliver(ch *channel, s *step) {
 	}
 }
 
-// TakeEvents implements card.EventSource.
+// TakeEvents implements card.Registers.
 func (c *Card) TakeEvents(events []card.ChannelEvent) []card.ChannelEvent {
 	c.mu.Lock()
 	defer c.mu.Unlock()

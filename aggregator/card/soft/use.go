@@ -16,7 +16,6 @@ var (
 	_ card.Registers          = (*Card)(nil)
 	_ card.Relocator          = (*Card)(nil)
 	_ card.Quiescer           = (*Card)(nil)
-	_ card.EventSource        = (*Card)(nil)
 	_ [gf100.Engines]struct{} = [card.Engines]struct{}{}
 )
 
