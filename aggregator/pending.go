@@ -1,7 +1,6 @@
 package aggregator
 
 import (
-	"github.com/umbra-gpu/umbra/aggregator/budget"
 	"github.com/umbra-gpu/umbra/aggregator/fifo"
 	"github.com/umbra-gpu/umbra/aggregator/shadow"
 	"github.com/umbra-gpu/umbra/shadowpt"
@@ -30,7 +29,7 @@ type State struct {
 	Pending     Requests      // collected for the next round
 	Credits     int           // inline requests left until a round grants more
 	Quarantined string        // the reason; "" if the guest is not
-	Errors      budget.Bucket // at which the card stopped channels
+	Errors      shadow.Bucket // at which the card stopped channels
 }
 
 // work is a guest's worker. Guest.mu guards it. The goroutine that filled current, the worker for

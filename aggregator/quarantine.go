@@ -1,7 +1,7 @@
 package aggregator
 
 import (
-	"github.com/umbra-gpu/umbra/aggregator/budget"
+	"github.com/umbra-gpu/umbra/aggregator/shadow"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
 
@@ -50,5 +50,5 @@ func (g *Guest) leaveQuarantine() {
 	g.agg.gate.Forgive(roomGuest{g})
 	g.state.Quarantined = ""
 	g.quarantined.Store(false)
-	g.state.Errors = budget.Bucket{}
+	g.state.Errors = shadow.Bucket{}
 }

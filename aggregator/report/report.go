@@ -174,50 +174,41 @@ func (q *Queue) Idle() bool {
 	return !q.delivering && !q.state.urgent()
 }
 
-// Completed reports non-stall events of engines, by bits, and whether any of them is new.
-func (q *Queue) Completed(engines uint32) (added bool) {
+// note changes what is to be delivered.
+func (q *Queue) note(change func(*State)) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	added = engines&^q.state.Engines != 0
-	q.state.Engines |= engines
+	change(&q.state)
 	q.changed.Broadcast()
+}
+
+// Completed reports non-stall events of engines, by bits, and whether any of them is new.
+func (q *Queue) Completed(engines uint32) (added bool) {
+	q.note(func(s *State) {
+		added = engines&^s.Engines != 0
+		s.Engines |= engines
+	})
 	return added
 }
 
 // Failed reports a channel's error in place of an earlier one.
 func (q *Queue) Failed(id uint8, e Error) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.state.forget(id)
-	q.state.Errors = append(q.state.Errors, ChannelError{id, e})
-	q.changed.Broadcast()
+	q.note(func(s *State) {
+		s.forget(id)
+		s.Errors = append(s.Errors, ChannelError{id, e})
+	})
 }
 
 // Forget drops the error of a channel that is bound again.
-func (q *Queue) Forget(id uint8) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.state.forget(id)
-}
+func (q *Queue) Forget(id uint8) { q.note(func(s *State) { s.forget(id) }) }
 
 // Unbound notes a channel that could not be bound. It is reported with what comes next.
-func (q *Queue) Unbound() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.state.Unbound = true
-}
+func (q *Queue) Unbound() { q.note(func(s *State) { s.Unbound = true }) }
 
 // Unlisted notes a runlist that could not be read. It is reported with what comes next.
-func (q *Queue) Unlisted() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.state.Unlisted = true
-}
+func (q *Queue) Unlisted() { q.note(func(s *State) { s.Unlisted = true }) }
 
 // Done reports that control operations ended, and whether one of them was a runlist.
 func (q *Queue) Done(runlist bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.state.Done, q.state.Runlist = true, q.state.Runlist || runlist
-	q.changed.Broadcast()
+	q.note(func(s *State) { s.Done, s.Runlist = true, s.Runlist || runlist })
 }

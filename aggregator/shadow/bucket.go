@@ -1,9 +1,8 @@
-// Package budget limits a rate by a leaky bucket. It has no locks or goroutines.
-package budget
+package shadow
 
 import "time"
 
-// Bucket limits a rate: spending fills it, time empties it. The zero value is empty.
+// Bucket limits a rate, of table work or of a guest's errors: spending fills it, time empties it. The zero value is empty.
 type Bucket struct {
 	Level float64 // after the last Spend
 	At    time.Time

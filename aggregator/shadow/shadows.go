@@ -18,7 +18,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/umbra-gpu/umbra/aggregator/budget"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
@@ -69,7 +68,7 @@ type State struct {
 	Policy   shadowpt.Policy
 	Deferred Dirs // must be flushed before a channel of their spaces runs
 	Remapped Span // of the memory map, since the last update
-	Budget   budget.Bucket
+	Budget   Bucket
 }
 
 // Span is a range of bus addresses whose mapping changed.

@@ -37,7 +37,7 @@ var rooms = []room{
 		"a virtual GPU declares the host and the card that it needs; one that reached the card itself could bypass the checks"},
 	{"devmodel/guest", []string{"vfiouser", "mmio", "shadowpt"}, []string{sys, "pgregory.net/rapid"}, "the driver of a guest depends on registers, not on the server"},
 	{"aggregator", []string{
-		"aggregator/aperture", "aggregator/budget", "aggregator/card", "aggregator/channel", "aggregator/dma", "aggregator/fault", "aggregator/fifo", "aggregator/gate",
+		"aggregator/aperture", "aggregator/card", "aggregator/channel", "aggregator/dma", "aggregator/fault", "aggregator/fifo", "aggregator/gate",
 		"aggregator/memory", "aggregator/report", "aggregator/sched", "aggregator/shadow", "aggregator/vram", "aggregator/window", "shadowpt", "mmio",
 	}, []string{sys}, "the aggregator drives every card through package card, and knows neither registers, sockets nor configuration"},
 	{"aggregator/driver", []string{"aggregator/aperture", "aggregator/card", "aggregator/channel", "aggregator/vram", "shadowpt", "mmio"}, nil, "a driver knows registers, not guests"},
@@ -46,11 +46,10 @@ var rooms = []room{
 	{"aggregator/fifo", []string{
 		"aggregator/card", "aggregator/channel", "aggregator/gate", "aggregator/memory", "aggregator/report", "aggregator/shadow", "shadowpt", "mmio",
 	}, nil, "a guest's channels declare what they need of the guest"},
-	{"aggregator/shadow", []string{"aggregator/budget", "shadowpt"}, nil, "shadows know tables, not who changed them"},
+	{"aggregator/shadow", []string{"shadowpt"}, nil, "shadows know tables, not who changed them"},
 	{"aggregator/window", []string{"aggregator/aperture", "aggregator/card", "aggregator/channel", "aggregator/memory", "shadowpt", "mmio"}, nil, "views of memory know no channels"},
 	{"aggregator/memory", []string{"aggregator/card", "aggregator/channel", "aggregator/dma", "aggregator/vram", "shadowpt"}, nil, "memory knows addresses, not their use"},
 	{"aggregator/report", []string{"aggregator/fault", "mmio"}, nil, "reports know the receiver that they declare"},
-	{"aggregator/budget", nil, nil, "a rate is a number"},
 	{"aggregator/fault", nil, nil, "a panic is a value"},
 	{"aggregator/vram", []string{"aggregator/card", "shadowpt"}, nil, "an allocator knows sizes, not their use"},
 	{"aggregator/dma", []string{"aggregator/card", "mmio"}, nil, "windows of bus addresses know no tables"},
@@ -78,7 +77,7 @@ var layers = [][]string{
 	{"aggregator"},
 	{"aggregator/fifo", "aggregator/window"},
 	{"aggregator/gate", "aggregator/shadow", "aggregator/memory", "aggregator/driver", "aggregator/passthrough", "aggregator/card/soft"},
-	{"aggregator/aperture", "aggregator/channel", "aggregator/dma", "aggregator/vram", "aggregator/budget", "aggregator/report", "aggregator/card/soft/sm"},
+	{"aggregator/aperture", "aggregator/channel", "aggregator/dma", "aggregator/vram", "aggregator/report", "aggregator/card/soft/sm"},
 	{"aggregator/card", "aggregator/fault", "aggregator/sched"},
 }
 
