@@ -135,61 +135,6 @@ func TestWalkAgainstSlowWalk(t *testing.T) {
 	})
 }
 
-func TestWalkEdges(t *testing.T) {
-	m := &memory{bytes: map[uint64]byte{}}
-	s := shadowpt.Space{Dir: 0x10000, Limit: shadowpt.VASize - 1}
-	const big, small = 0x100000, 0x200000
-	table := func(code uint8, b, sm bool) {
-		m.put(0, s.Dir, shadowpt.PDE{
-			Big: shadowpt.Table{Present: b, Addr: big}, Small: shadowpt.Table{Present: sm, Addr: small}, Size: code,
-		}.Encode())
-	}
-	fill := func(at, n uint64, q shadowpt.PTE) {
-		for i := range n {
-			m.put(0, at+i*8, q.Encode())
-		}
-	}
-	fill(big, shadowpt.BigEntries, shadowpt.PTE{Valid: true, Addr: 0xb000000})
-	fill(small, shadowpt.SmallEntries, shadowpt.PTE{Valid: true, Addr: 0x5000000})
-	size := func(va uint64) uint64 {
-		p, _, ok := shadowpt.Walk(m, s, va)
-		if !ok {
-			return 0
-		}
-		return p.Size
-	}
-	for code := range uint8(4) {
-		table(code, true, true)
-		end := uint64(shadowpt.DirSpan) >> code
-		require.EqualValues(t, shadowpt.BigPage, size(end-1), "the last byte of size code %d", code)
-		if code != 0 {
-			_, reason, ok := shadowpt.Walk(m, s, end)
-			require.False(t, ok)
-			require.Equal(t, shadowpt.PTTooShort, reason)
-		}
-	}
-	table(0, true, true)
-	require.EqualValues(t, shadowpt.BigPage, size(0x21000), "a valid big page wins")
-	m.put(0, big+8, 0)
-	require.EqualValues(t, shadowpt.SmallPage, size(0x21000), "an invalid one leaves it to the small page")
-	require.EqualValues(t, shadowpt.BigPage, size(0x41000))
-	table(0, false, true)
-	require.EqualValues(t, shadowpt.SmallPage, size(0))
-	table(0, true, false)
-	require.Zero(t, size(0x21000))
-	table(0, false, false)
-	require.Zero(t, size(0))
-
-	table(0, true, true)
-	s.Limit = 0x20fff
-	require.NotZero(t, size(0x20fff))
-	_, reason, _ := shadowpt.Walk(m, s, 0x21000)
-	require.Equal(t, shadowpt.VMLimitExceeded, reason)
-	s.Limit = ^uint64(0)
-	_, reason, _ = shadowpt.Walk(m, s, shadowpt.VASize)
-	require.Equal(t, shadowpt.VMLimitExceeded, reason, "an address has 40 bits, for any limit")
-}
-
 // A walk reads three entries at most, for any tables.
 func FuzzWalk(f *testing.F) {
 	f.Add([]byte{1, 0, 0, 0, 1, 0, 0, 0}, uint64(0), uint64(0x1234))

@@ -50,24 +50,6 @@ func TestMergeEqualsNaive(t *testing.T) {
 	})
 }
 
-// TestChanged: changed equals a comparison byte by byte.
-func TestChanged(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		a := rapid.Uint32().Draw(t, "a")
-		b := a
-		for i := range 4 {
-			b ^= uint32(rapid.SampledFrom([]byte{0, 1, 0x10, 0x80, 0xff, rapid.Byte().Draw(t, "any")}).Draw(t, "bits")) << (8 * i)
-		}
-		want := uint32(0)
-		for i := 0; i < 32; i += 8 {
-			if a>>i&0xff != b>>i&0xff {
-				want |= 0xff << i
-			}
-		}
-		require.Equal(t, want, changed(a, b))
-	})
-}
-
 // shared is memory as windows are: others store into it without a lock.
 func shared(t *testing.T) []byte {
 	m, err := newMemory("test", pageSize)
