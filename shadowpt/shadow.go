@@ -2,13 +2,18 @@ package shadowpt
 
 import "encoding/binary"
 
-// Guest gives access to the guest whose tables are shadowed.
-type Guest interface {
+// Tables reads a guest's memory as its page tables name it.
+type Tables interface {
 	// ReadTable copies len(p) bytes of the guest's memory. It returns false if
 	// not all of them belong to the guest; p is then undefined.
 	ReadTable(t Target, addr uint64, p []byte) bool
 	// SameTable reports whether the guest's memory holds p, without a copy.
 	SameTable(t Target, addr uint64, p []byte) bool
+}
+
+// Guest gives access to the guest whose tables are shadowed.
+type Guest interface {
+	Tables
 	// Translate returns the card's address of n bytes at a guest address. It returns
 	// false unless all of them belong to the guest, are contiguous on the card, and
 	// may be written if write is set.

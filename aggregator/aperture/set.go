@@ -63,7 +63,7 @@ const staleAfter = time.Millisecond
 
 // Owner has the memory that the windows show.
 type Owner interface {
-	Tables
+	shadowpt.Tables
 	// Quiesce runs do while only the guest's own processors write the memory: no step of an
 	// engine and no trapped access is under way.
 	Quiesce(do func())

@@ -4,14 +4,6 @@ import (
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
-// Tables reads a guest's memory as its page tables name it. It returns false if
-// not all bytes exist.
-type Tables interface {
-	ReadTable(t shadowpt.Target, addr uint64, p []byte) bool
-	// SameTable reports whether it holds p, without a copy.
-	SameTable(t shadowpt.Target, addr uint64, p []byte) bool
-}
-
 const (
 	pageShift = shadowpt.SmallShift
 	pageSize  = shadowpt.SmallPage
@@ -62,14 +54,14 @@ func newScanner(b *Binding, kind Kind, pages, vram uint32) *scanner {
 
 // scan reads the tables and calls show for the pages that may have changed: all pages of a
 // table that was replaced, else those whose entries changed.
-func (s *scanner) scan(m Tables, stats *Stats, show func(page uint32, e entry)) {
+func (s *scanner) scan(m shadowpt.Tables, stats *Stats, show func(page uint32, e entry)) {
 	stats.Scans.Add(1)
 	for i := range s.dirs {
 		s.scanDir(&s.dirs[i], m, stats, show)
 	}
 }
 
-func (s *scanner) scanDir(d *directory, m Tables, stats *Stats, show func(uint32, entry)) {
+func (s *scanner) scanDir(d *directory, m shadowpt.Tables, stats *Stats, show func(uint32, entry)) {
 	pde := s.readPDE(d, m)
 	span := s.span(d, pde)
 	all := pde != d.pde || span != d.span
@@ -102,7 +94,7 @@ func (s *scanner) group(d *directory, i uint32, stats *Stats, show func(uint32, 
 	}
 }
 
-func (s *scanner) readPDE(d *directory, m Tables) uint64 {
+func (s *scanner) readPDE(d *directory, m shadowpt.Tables) uint64 {
 	at := uint64(d.first) << pageShift
 	q := s.buf[:8]
 	if !s.On || !m.ReadTable(s.Space.Target, s.Space.Dir+at/shadowpt.DirSpan*8, q) {
@@ -123,7 +115,7 @@ func (s *scanner) span(d *directory, pde uint64) uint32 {
 }
 
 // read updates n entries of a table, and calls changed for those that differ.
-func (s *scanner) read(t *table, n uint32, m Tables, stats *Stats, changed func(i uint32)) {
+func (s *scanner) read(t *table, n uint32, m shadowpt.Tables, stats *Stats, changed func(i uint32)) {
 	if !t.at.Present {
 		t.seen = nil
 		return

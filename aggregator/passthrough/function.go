@@ -241,12 +241,12 @@ func (h host) Interrupt(l card.Line) {
 // owner is the card as the windows use it. The lock of the windows is held.
 type owner struct{ Card }
 
-// ReadTable implements aperture.Tables.
+// ReadTable implements shadowpt.Tables.
 func (o owner) ReadTable(t shadowpt.Target, addr uint64, p []byte) bool {
 	return o.ReadMemory(t, addr, p)
 }
 
-// SameTable implements aperture.Tables. Tables in system memory are read and compared.
+// SameTable implements shadowpt.Tables. Tables in system memory are read and compared.
 func (o owner) SameTable(t shadowpt.Target, addr uint64, p []byte) bool {
 	return t == shadowpt.VRAM && o.SameVRAM(addr, p)
 }
