@@ -206,6 +206,9 @@ type Registers interface {
 	DetachHost()
 	// TakeEvents appends the channels' non-stall events since the last call to events.
 	TakeEvents(events []ChannelEvent) []ChannelEvent
+	// ProgramReport says what the program in the channel's last trap or fault did wrong: where, and
+	// at which instruction. It is "" if there was no program.
+	ProgramReport(channel uint8) string
 	Reset() error
 }
 

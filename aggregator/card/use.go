@@ -27,12 +27,6 @@ type Use struct {
 	Barred bool
 }
 
-// ProgramReporter is a card that says what a program did wrong: where, and at which instruction.
-type ProgramReporter interface {
-	// ProgramReport is of the program in the channel's last trap or fault, "" if there was none.
-	ProgramReport(channel uint8) string
-}
-
 // Meter is a card that reports the use of each channel, so that a scheduler can share the
 // card's time.
 //

@@ -24,7 +24,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
@@ -61,8 +60,7 @@ type Driver struct {
 	// Operations that take time on the card.
 	invalidating, committing, preempting coalescer
 
-	writes   sync.Mutex // serializes sequences of register writes
-	timeouts atomic.Uint64
+	writes sync.Mutex // serializes sequences of register writes
 
 	table    sync.Mutex
 	memory   vram.Allocator
@@ -197,9 +195,6 @@ func (d *Driver) Time() uint64 {
 		}
 	}
 }
-
-// Timeouts counts operations that the card did not complete in time.
-func (d *Driver) Timeouts() uint64 { return d.timeouts.Load() }
 
 // Meter implements card.GPU.
 func (d *Driver) Meter() card.Meter {

@@ -130,7 +130,7 @@ func (d *Driver) pollFault(unit uint32) {
 		Info: d.rd(regFaultInfo + slot),
 	}
 	if ch := d.failed(inst); ch != nil {
-		f.Report = d.programReport(ch)
+		f.Report = d.ProgramReport(ch.id)
 		ch.ev.MMUFault(f)
 	}
 	d.wr(regFaultID, 1<<unit)
@@ -175,21 +175,13 @@ func (d *Driver) pollGraph() {
 	}
 	if ch := d.failed(inst); ch != nil {
 		if t.Intr&gf100.GraphIntrTrap != 0 {
-			t.Report = d.programReport(ch)
+			t.Report = d.ProgramReport(ch.id)
 		}
 		ch.ev.GraphTrap(t)
 	}
 	d.wr(regGraphTrap, ^uint32(0))
 	d.wr(regGraphIntr, ^uint32(0))
 	d.wr(regGraphFIFO, graphGoOn)
-}
-
-// programReport is what the card says of the channel's program that was stopped.
-func (d *Driver) programReport(ch *channel) string {
-	if r, ok := d.Registers.(card.ProgramReporter); ok {
-		return r.ProgramReport(ch.id)
-	}
-	return ""
 }
 
 // programError reads which processors had errors, and lets them go on. It returns one of the errors.

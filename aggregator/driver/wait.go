@@ -32,7 +32,6 @@ func (d *Driver) await(reg, mask, want uint32) bool {
 			return true
 		}
 		if late == pollGrace {
-			d.timeouts.Add(1)
 			return false
 		}
 		time.Sleep(pause)

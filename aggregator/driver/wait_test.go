@@ -154,7 +154,6 @@ func TestDescheduledServer(t *testing.T) {
 					f.Hold(regEngRunlist, true)
 					require.True(t, d.commitRunlist())
 					require.Equal(t, at+need+1, f.polls)
-					require.Zero(t, d.Timeouts())
 				})
 			})
 		}
@@ -167,7 +166,6 @@ func TestDescheduledServer(t *testing.T) {
 				f.HoldAll(true)
 				begin := time.Now()
 				require.False(t, d.commitRunlist())
-				require.Equal(t, uint64(1), d.Timeouts())
 				took := time.Since(begin)
 				require.Greater(t, took, wait)
 				require.LessOrEqual(t, took, wait+pollGrace*pollMax)

@@ -267,6 +267,9 @@ func (c *Card) TakeEvents(to []card.ChannelEvent) []card.ChannelEvent {
 	return to
 }
 
+// ProgramReport implements card.Registers.
+func (c *Card) ProgramReport(uint8) string { return "" }
+
 // Relocate implements card.Relocator.
 func (c *Card) Relocate(r card.Relocation) (done uint64, err error) {
 	c.do(func() { done, err = c.Memory.Relocate(r) })

@@ -179,7 +179,7 @@ func (x *run) programFault(err error) {
 	}
 }
 
-// ProgramReport implements card.ProgramReporter.
+// ProgramReport implements card.Registers.
 func (c *Card) ProgramReport(channel uint8) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
