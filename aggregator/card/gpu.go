@@ -37,10 +37,6 @@ type GPU interface {
 	// Poll delivers everything that the card has reported up to now.
 	Poll()
 
-	// Quiesce runs do while the channels are between two steps: they read and write no
-	// memory meanwhile. Other channels go on. A card without a Relocator need not do it.
-	Quiesce(channels []Channel, do func())
-
 	// Meter is nil if the card does not report engine time by channel, and Relocator if its
 	// pages have one place.
 	Meter() Meter
@@ -187,6 +183,9 @@ type Relocator interface {
 	// and returns how many bytes were moved. Channels that use the pages must be quiesced,
 	// and nobody else may use them.
 	Relocate(Relocation) (done uint64, err error)
+	// QuiesceChannels runs do while the channels, by their numbers in ascending order, are between
+	// two steps: they read and write no memory meanwhile. Other channels go on.
+	QuiesceChannels(ids []uint8, do func())
 	// MaxMappings is in how many pieces the memory may be: each piece of pages that are
 	// together in one place takes a mapping of the process.
 	MaxMappings() int
@@ -218,10 +217,4 @@ type ChannelEvent struct {
 	Channel uint8
 	Engines uint32
 	Broken  string
-}
-
-// Quiescer is a card with registers that can hold channels, by its own numbers, between two
-// steps. The pages of a card that cannot do that have one place.
-type Quiescer interface {
-	QuiesceChannels(ids []uint8, do func())
 }

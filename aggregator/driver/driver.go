@@ -22,7 +22,6 @@ import (
 	"cmp"
 	"encoding/binary"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -202,11 +201,8 @@ func (d *Driver) Meter() card.Meter {
 	return m
 }
 
-// Relocator implements card.GPU. Pages can move while channels are held.
+// Relocator implements card.GPU.
 func (d *Driver) Relocator() card.Relocator {
-	if _, ok := d.Registers.(card.Quiescer); !ok {
-		return nil
-	}
 	r, _ := d.Registers.(card.Relocator)
 	return r
 }
@@ -240,16 +236,6 @@ func (d *Driver) FreeBytes() uint64 {
 	d.table.Lock()
 	defer d.table.Unlock()
 	return d.memory.Left()
-}
-
-// Quiesce implements card.GPU, for a card that is a card.Quiescer.
-func (d *Driver) Quiesce(channels []card.Channel, do func()) {
-	ids := make([]uint8, len(channels))
-	for i, ch := range channels {
-		ids[i] = ch.ID()
-	}
-	slices.Sort(ids)
-	d.Registers.(card.Quiescer).QuiesceChannels(ids, do)
 }
 
 // Fixed returns the card memory that never changes between New and Close: the tables and the

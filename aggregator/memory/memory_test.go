@@ -17,9 +17,11 @@ import (
 )
 
 // relocations is a card that records moves of pages, and makes none.
-type relocations struct{ list []card.Relocation }
+type relocations struct {
+	card.Relocator
+	list []card.Relocation
+}
 
-func (c *relocations) MaxMappings() int { return 0 }
 func (c *relocations) Relocate(r card.Relocation) (uint64, error) {
 	c.list = append(c.list, r)
 	return r.Size, nil

@@ -30,7 +30,6 @@ import (
 // ReadMemory, ReadVRAM, SameVRAM, Relocate and QuiesceChannels do not wait for.
 type Card interface {
 	card.Registers
-	card.Quiescer
 	card.Relocator
 	ReadBAR(bar int, off uint64, p []byte)
 	WriteBAR(bar int, off uint64, p []byte)

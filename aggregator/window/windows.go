@@ -10,6 +10,7 @@
 package window
 
 import (
+	"slices"
 	"sync/atomic"
 
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
@@ -188,7 +189,14 @@ type owner struct {
 // does not write the guest's memory. It may read a word, such as GP_PUT, and finds it where the page
 // was or where it is.
 func (o owner) Quiesce(do func()) {
-	o.Move(func() { o.cfg.GPU.Quiesce(o.cfg.Channels.CardChannels(), do) })
+	o.Move(func() {
+		var ids []uint8
+		for _, ch := range o.cfg.Channels.CardChannels() {
+			ids = append(ids, ch.ID())
+		}
+		slices.Sort(ids)
+		o.cfg.GPU.Relocator().QuiesceChannels(ids, do)
+	})
 }
 
 // Direct implements aperture.Owner: the shadows must compare what is written there.

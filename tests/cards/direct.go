@@ -199,18 +199,10 @@ func (d *Direct) Preempt(...card.Channel) bool {
 // TryPreempt implements card.GPU. It waits for one step.
 func (d *Direct) TryPreempt(ch card.Channel) bool { return d.Preempt(ch) }
 
-// Quiesce implements card.GPU.
-func (d *Direct) Quiesce(channels []card.Channel, do func()) {
-	d.hold(1, channels...)
-	do()
-	d.hold(-1, channels...)
-}
-
-func (d *Direct) hold(by int, channels ...card.Channel) {
+// delivered lets a channel go on after one of its events.
+func (d *Direct) delivered(ch *channel) {
 	defer d.lock()()
-	for _, ch := range channels {
-		ch.(*channel).holds += by
-	}
+	ch.holds--
 	d.ring()
 }
 
@@ -227,7 +219,7 @@ func (d *Direct) Poll() {
 	d.mu.Unlock()
 	for _, e := range events {
 		e.tell(e.ch.ev)
-		d.hold(-1, e.ch)
+		d.delivered(e.ch)
 	}
 }
 

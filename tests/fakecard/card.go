@@ -279,7 +279,7 @@ func (c *Card) Relocate(r card.Relocation) (done uint64, err error) {
 // MaxMappings implements card.Relocator.
 func (c *Card) MaxMappings() int { return 1 << 16 }
 
-// QuiesceChannels implements card.Quiescer: nothing runs.
+// QuiesceChannels implements card.Relocator: nothing runs.
 func (c *Card) QuiesceChannels(_ []uint8, do func()) { do() }
 
 // AttachHost implements card.Registers.

@@ -38,7 +38,7 @@ func (c *Card) MaxMappings() int { return c.vram.limit - 2 }
 
 var errMappings = errors.New("the system lets a process have no more mappings (vm.max_map_count)")
 
-// QuiesceChannels implements card.Quiescer.
+// QuiesceChannels implements card.Relocator.
 func (c *Card) QuiesceChannels(ids []uint8, do func()) {
 	for _, id := range ids {
 		c.stepping[id].Lock()

@@ -15,7 +15,6 @@ var (
 	_ card.Meter              = (*Card)(nil)
 	_ card.Registers          = (*Card)(nil)
 	_ card.Relocator          = (*Card)(nil)
-	_ card.Quiescer           = (*Card)(nil)
 	_ [gf100.Engines]struct{} = [card.Engines]struct{}{}
 )
 
