@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -96,4 +97,21 @@ func TestMemoryOverExtents(t *testing.T) {
 		copy(others[e.Card:], model[e.Guest:][:e.Size])
 	}
 	require.True(t, bytes.Equal(others, c.Bytes), "memory of others was written, or a write was lost")
+}
+
+// TestUpdatesWaitForMoves: a word that is written while its page moves would be lost.
+func TestUpdatesWaitForMoves(t *testing.T) {
+	c := fakecard.New(1 << 20)
+	m := New(c, vram.NewExtents([]card.Run{{Size: 1 << 20}}), nil, silent{})
+	done := make(chan struct{})
+	m.Move(func() {
+		go func() {
+			defer close(done)
+			m.Update(0, []channel.Word{{Value: 5}})
+		}()
+		time.Sleep(5 * time.Millisecond)
+		require.Zero(t, c.Bytes[0])
+	})
+	<-done
+	require.Equal(t, byte(5), c.Bytes[0])
 }
