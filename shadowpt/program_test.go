@@ -379,7 +379,7 @@ func (p *program) compare(sp *programSpace) string {
 // walk holds what the card finds at some addresses of a space against the guest's tables, byte by
 // byte, and returns how many it found.
 func (p *program) walk(sp *programSpace) (found int) {
-	for range 40 {
+	for range 200 {
 		va := p.va()
 		at, pte, want := p.w.where(sp.space, va)
 		page, _, got := shadowpt.Walk(p.w, shadowpt.Space{Dir: sp.s.Dir(), Limit: shadowpt.VASize - 1}, va)
