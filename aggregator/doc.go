@@ -17,8 +17,7 @@
 // runlist, preempt, invalidate) are recorded in State.Pending; the worker executes them in rounds
 // and waits for the card with a bound. Until then the registers that poll for completion read
 // pending. Doorbells and channel stops reach the card in the trap if nothing is pending before them
-// and no deferred invalidate must be flushed; so do preempts and runlists that only remove
-// channels, if the card completes them immediately (fastpath.go).
+// and no deferred invalidate must be flushed.
 //
 // The card's driver shares waits: an invalidate, a runlist or a preempt serves all guests that
 // asked before it began, so a guest waits for the one under way and for the next. Each is bounded.
@@ -37,9 +36,7 @@
 //     lock of what a client maps (package aperture), which the worker takes alone.
 //  2. Aggregator.adding: one AddGuest at a time. The lock under which the card delivers the events
 //     of channels. Never in a trap.
-//  3. Guest.mu: requests, the channel table, the quarantine. The goroutine that fills an empty
-//     work.current under it (the worker, or a trap on the fast path) owns what belongs to the
-//     worker until it empties it again.
+//  3. Guest.mu: requests, the channel table, the quarantine.
 //  4. memory.Memory's: pages move (write side), or are accessed by the aggregator (read side). The
 //     mover waits, with it held, for the steps of the guest's own channels.
 //  5. The gate's lock: the scheduler, and each channel's GP_PUT.

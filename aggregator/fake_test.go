@@ -197,6 +197,13 @@ func settle(g *Guest) {
 	g.await()
 }
 
+// rounds is how many rounds the guest's worker has begun.
+func (g *Guest) rounds() uint64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.work.begun
+}
+
 // settleRound waits until nothing is under way.
 func settleRound(g *Guest) {
 	g.mu.Lock()

@@ -27,15 +27,13 @@ type Requests struct {
 // State is what the facade knows of a guest besides its rooms. Guest.mu guards it.
 type State struct {
 	Pending     Requests      // collected for the next round
-	Credits     int           // inline requests left until a round grants more
 	Quarantined string        // the reason; "" if the guest is not
 	Errors      shadow.Bucket // at which the card stopped channels
 }
 
-// work is a guest's worker. Guest.mu guards it. The goroutine that filled current, the worker for
-// a round or a trap on the fast path, owns what belongs to the worker until it empties it again.
+// work is a guest's worker. Guest.mu guards it.
 type work struct {
-	current Requests // of this round, or of a trap on the fast path
+	current Requests // of this round
 	ending  bool     // current only ends channels
 	begun   uint64   // rounds
 	done    uint64

@@ -65,9 +65,6 @@ func (g *Guest) Schedule(on bool) {
 // count the number of entries.
 func (g *Guest) Runlist(base, count uint32) {
 	g.stats.Runlists.Add(1)
-	if g.tryDelist(base, count) {
-		return
-	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	t := &g.state.Pending
@@ -85,9 +82,6 @@ func (g *Guest) RunlistPending() bool {
 // Preempt asks a channel to leave the card.
 func (g *Guest) Preempt(id uint8) {
 	g.stats.Preempts.Add(1)
-	if g.tryPreempt(id) {
-		return
-	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.state.Pending.Preempt.Add(id)

@@ -177,3 +177,28 @@ func TestNewerPutIsKept(t *testing.T) {
 	doorbells := f.Doorbells()
 	require.Equal(t, uint32(5), doorbells[len(doorbells)-1].V)
 }
+
+// TestChannelsThatAreListedAgain: a channel that left the list and is on it again may have
+// run: its state is saved when it ends. One that was disabled and preempted has not run, and
+// the guest may have reused its memory.
+func TestChannelsThatAreListedAgain(t *testing.T) {
+	for on, want := range map[bool]uint32{true: 7, false: 9} {
+		a, f := newAgg(t, Options{})
+		g, _ := addGuest(t, a, "a")
+		bindChannel(t, g, 1)
+		if on {
+			list(t, g)
+		} else {
+			g.Enable(1, false)
+			g.Preempt(1)
+			settleRound(g)
+		}
+		list(t, g, 1)
+		saveRef(t, f, g, 1, 7)
+		at := instAt + gf100.InstanceSize + uint64(gf100.InstRef.Offset)
+		require.True(t, g.mem.Write(shadowpt.VRAM, at, binary.LittleEndian.AppendUint32(nil, 9)))
+		g.Bind(1, 0)
+		settle(g)
+		require.Equal(t, want, savedRef(t, g, 1))
+	}
+}

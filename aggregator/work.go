@@ -97,7 +97,7 @@ func (g *Guest) next() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	w := &g.work
-	for g.state.Pending.empty() && !w.closing || !w.current.empty() { // a trap is on the fast path
+	for g.state.Pending.empty() && !w.closing {
 		g.wake.Wait()
 	}
 	g.throttle()
@@ -153,9 +153,6 @@ func (g *Guest) finish() {
 	doorbells := w.current.Doorbells
 	if !w.current.doorbellsOnly() {
 		defer g.reports.Done(w.current.Runlist)
-	}
-	if g.channels.Asked() {
-		g.state.Credits = maxCredits
 	}
 	w.current, w.ending = Requests{}, false
 	w.done = w.begun
@@ -266,16 +263,12 @@ func (g *Guest) commit(base, count uint32) {
 		g.reports.Unlisted() // at the end of the round
 	}
 	var left []*fifo.Channel
-	g.locked(func() { left = g.setListed(listed) })
+	g.locked(func() {
+		var joined []*fifo.Channel
+		left, joined = g.channels.SetListed(listed)
+		for _, ch := range joined {
+			g.runChannel(ch)
+		}
+	})
 	g.channels.TakeOff(left)
-}
-
-// setListed makes now the guest's runlist, and returns the channels that leave it. Guest.mu is
-// held.
-func (g *Guest) setListed(now fifo.Set) (left []*fifo.Channel) {
-	left, joined := g.channels.SetListed(now)
-	for _, ch := range joined {
-		g.runChannel(ch)
-	}
-	return left
 }

@@ -28,9 +28,6 @@ type GPU interface {
 
 	// Preempt makes channels leave the card. It returns false if one took too long.
 	Preempt(...Channel) bool
-	// TryPreempt is Preempt without a wait. If it returns false the channel must be
-	// preempted again.
-	TryPreempt(Channel) bool
 	// Serving returns who receives the events of the channel that an engine works for, nil
 	// if it is idle.
 	Serving(engine int) ChannelEvents

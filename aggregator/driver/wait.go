@@ -130,19 +130,6 @@ func (d *Driver) preempt(ids []uint8) bool {
 	})
 }
 
-// TryPreempt implements card.GPU.
-func (d *Driver) TryPreempt(ch card.Channel) bool {
-	return d.preempting.try(func() bool {
-		if d.rd(regPreempt)&gf100.PreemptPending != 0 {
-			return false
-		}
-		d.writes.Lock()
-		d.wr(regPreempt, uint32(ch.ID()))
-		d.writes.Unlock()
-		return d.rd(regPreempt)&gf100.PreemptPending == 0
-	})
-}
-
 // coalescer runs one kind of card operation for all guests at once: each caller that asks
 // before an operation begins takes part in it. With any number of guests asking, each waits
 // for the operation under way and the next one, never for a queue of neighbours. If the card does
@@ -204,17 +191,4 @@ func (c *coalescer) operate(b *batch, run func(*batch) bool) {
 	c.mu.Lock()
 	b.done, b.ok, c.busy = true, ok, false
 	c.over.Broadcast()
-}
-
-// try runs an operation of its own if none is under way or requested, and returns run's
-// result. It does not wait, and run must not.
-func (c *coalescer) try(run func() bool) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.busy || c.next != nil {
-		return false
-	}
-	b := new(batch)
-	c.operate(b, func(*batch) bool { return run() })
-	return b.ok
 }

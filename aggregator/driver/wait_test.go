@@ -40,12 +40,10 @@ func TestCoalescerServesAllWaiters(t *testing.T) {
 		ask()
 	}
 	require.Eventually(t, func() bool { return asked.Load() == 51 }, patience, tick)
-	require.False(t, c.try(func() bool { panic("an operation is under way") }))
 	close(release)
 	<-begun
 	wg.Wait()
 	require.Equal(t, 2, runs)
-	require.True(t, c.try(func() bool { return true }))
 }
 
 // TestTimeoutOfOneCaller: an operation that the card does not complete for one caller fails for no
@@ -104,17 +102,6 @@ func TestInvalidateNamesDirectories(t *testing.T) {
 		}
 		require.Equal(t, want, f.WritesTo(0, 1<<24))
 	}
-}
-
-// TestTryPreempt: a preempt without a wait fails if one is pending before or after it.
-func TestTryPreempt(t *testing.T) {
-	f := fakecard.New(4 << 20)
-	d := newDriver(t, f, Options{})
-	ch, _ := running(t, newShare(t, d, 0, 1))
-	require.True(t, d.TryPreempt(ch))
-	f.Hold(regPreempt, true)
-	require.False(t, d.TryPreempt(ch))
-	require.Equal(t, []fakecard.Write{{Reg: regPreempt, V: uint32(ch.id)}}, f.WritesTo(regPreempt, 4))
 }
 
 // frozenCard is asked by a server that stands still for a while at one poll, and with it the card.

@@ -69,9 +69,6 @@ func (ch *Channel) Disable() { ch.fifo.cfg.Gate.Disable(ch) }
 // Ended reports whether the channel stopped for good.
 func (ch *Channel) Ended() bool { return ch.state.Stopped && !ch.state.Held }
 
-// Saved reports whether the channel's state is in the guest's structures.
-func (ch *Channel) Saved() bool { return ch.state.Saved }
-
 // Continue reports that the guest's driver has handled the error that held the channel. With
 // retry, the method that a PBDMA refused would be refused again: the same error is reported as
 // soon as the channel may run, without asking the card. It returns false if nothing held it.

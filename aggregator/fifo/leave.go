@@ -9,16 +9,12 @@ import "github.com/umbra-gpu/umbra/aggregator/card"
 // exits is the state of channels on their way out. It belongs to the worker.
 type exits struct {
 	timedOut bool       // a wait for the card took too long in this round
-	asked    bool       // the card, in this round
 	stuck    []*Channel // that do not leave the card
 	waiting  []*Channel // closed, for an invalidate
 }
 
 // Begin begins a round.
-func (f *FIFO) Begin() { f.exits.timedOut, f.exits.asked = false, false }
-
-// Asked reports whether the round has asked the card for something that takes it time.
-func (f *FIFO) Asked() bool { return f.exits.asked }
+func (f *FIFO) Begin() { f.exits.timedOut = false }
 
 // Left is how many channels that are in the table no more the card has not given back. The caller
 // holds the guest's lock.
@@ -60,7 +56,6 @@ func (f *FIFO) leave(ch *Channel) bool {
 		left, _ := ch.card.Stop(false)
 		return left
 	}
-	f.exits.asked = true
 	left, inTime := ch.card.Stop(true)
 	f.inTime(inTime)
 	return left
@@ -129,39 +124,20 @@ func (f *FIFO) Reap() {
 
 // Commit lets the card run new channels.
 func (f *FIFO) Commit() {
-	f.exits.asked = true
 	f.inTime(f.cfg.Share.Commit())
 }
 
-// TakeOff preempts channels and saves their state. They may come back.
+// TakeOff preempts channels and saves their state into guest memory. They may come back. A channel
+// that does not leave although it must quarantines the guest.
 func (f *FIFO) TakeOff(list []*Channel) {
 	if len(list) == 0 {
 		return
 	}
-	f.exits.asked = true
 	cards := make([]card.Channel, len(list))
 	for i, ch := range list {
 		cards[i] = ch.card
 	}
 	f.inTime(f.cfg.GPU.Preempt(cards...))
-	f.save(list)
-}
-
-// TryTakeOff is TakeOff without a wait. It returns false if the card has not preempted all. A trap
-// may call it in the worker's place.
-func (f *FIFO) TryTakeOff(list []*Channel) bool {
-	for _, ch := range list {
-		if !f.cfg.GPU.TryPreempt(ch.card) {
-			return false
-		}
-	}
-	f.save(list)
-	return true
-}
-
-// save saves the state of channels that have left the card into guest memory. A channel that did
-// not leave although it must quarantines the guest.
-func (f *FIFO) save(list []*Channel) {
 	for _, ch := range list {
 		if !f.mayRun(ch) && ch.card.Running() && !f.mayRun(ch) { // the guest may enable it meanwhile
 			f.guest.Quarantine("a channel does not leave the card")

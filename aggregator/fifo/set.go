@@ -17,21 +17,6 @@ func (s *Set) Has(id uint8) bool { return s[id/64]>>(id%64)&1 != 0 }
 // Empty reports whether there is no member.
 func (s *Set) Empty() bool { return *s == Set{} }
 
-// AddAll adds the numbers of channels.
-func (s *Set) AddAll(list []*Channel) {
-	for _, ch := range list {
-		s.Add(ch.ID)
-	}
-}
-
-// Without returns the number of members that are not in o.
-func (s *Set) Without(o Set) (n int) {
-	for i, word := range s {
-		n += bits.OnesCount64(word &^ o[i])
-	}
-	return n
-}
-
 // Each calls f for the members, lowest first.
 func (s *Set) Each(f func(id uint8)) {
 	for i, word := range s {

@@ -196,9 +196,6 @@ func (d *Direct) Preempt(...card.Channel) bool {
 	return true
 }
 
-// TryPreempt implements card.GPU. It waits for one step.
-func (d *Direct) TryPreempt(ch card.Channel) bool { return d.Preempt(ch) }
-
 // delivered lets a channel go on after one of its events.
 func (d *Direct) delivered(ch *channel) {
 	defer d.lock()()
