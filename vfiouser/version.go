@@ -136,21 +136,22 @@ func parseCapabilities(text []byte) (clientLimits, error) {
 	if err := json.Unmarshal(text, &doc); err != nil {
 		return limits, err
 	}
-	var caps struct {
-		MaxMsgFDs   *uint64 `json:"max_msg_fds"`
-		MaxDataXfer *uint64 `json:"max_data_xfer_size"`
-		MaxDMAMaps  *uint64 `json:"max_dma_maps"`
-		PgSizes     *uint64 `json:"pgsizes"`
-		TwinSocket  *struct {
-			Supported *bool   `json:"supported"`
-			FDIndex   *uint64 `json:"fd_index"`
+	// The fields that nothing reads are here for their types.
+	caps := struct {
+		MaxMsgFDs   uint64 `json:"max_msg_fds"`
+		MaxDataXfer uint64 `json:"max_data_xfer_size"`
+		MaxDMAMaps  uint64 `json:"max_dma_maps"`
+		PgSizes     uint64 `json:"pgsizes"`
+		TwinSocket  struct {
+			Supported bool
+			FDIndex   uint64 `json:"fd_index"`
 		} `json:"twin_socket"`
-		WriteMultiple *bool `json:"write_multiple"`
-		Migration     *struct {
-			PgSize        *uint64 `json:"pgsize"`
-			MaxBitmapSize *uint64 `json:"max_bitmap_size"`
-		} `json:"migration"`
-	}
+		WriteMultiple bool `json:"write_multiple"`
+		Migration     struct {
+			PgSize        uint64 `json:"pgsize"`
+			MaxBitmapSize uint64 `json:"max_bitmap_size"`
+		}
+	}{MaxMsgFDs: wire.DefaultMaxMsgFDs, MaxDataXfer: wire.DefaultMaxDataXfer}
 	raw, ok := doc["capabilities"]
 	if !ok {
 		return limits, nil
@@ -161,23 +162,14 @@ func parseCapabilities(text []byte) (clientLimits, error) {
 	if err := json.Unmarshal(raw, &caps); err != nil {
 		return limits, err
 	}
-	if v := caps.MaxMsgFDs; v != nil {
-		if *v > 1024 {
-			return limits, fmt.Errorf("vfiouser: max_msg_fds %d is over 1024", *v)
-		}
-		limits.maxMsgFDs = int(*v)
+	if caps.MaxMsgFDs > 1024 {
+		return limits, fmt.Errorf("vfiouser: max_msg_fds %d is over 1024", caps.MaxMsgFDs)
 	}
-	if v := caps.MaxDataXfer; v != nil {
-		limits.maxDataXfer = uint32(min(*v, math.MaxUint32))
-	}
-	if v := caps.WriteMultiple; v != nil {
-		limits.writeMulti = *v
-	}
-	if t := caps.TwinSocket; t != nil && t.Supported != nil {
-		limits.twin = *t.Supported && limits.maxMsgFDs > 0
-	}
-	if m := caps.Migration; m != nil && m.PgSize != nil {
-		limits.migrationPgs = *m.PgSize
-	}
-	return limits, nil
+	return clientLimits{
+		maxMsgFDs:    int(caps.MaxMsgFDs),
+		maxDataXfer:  uint32(min(caps.MaxDataXfer, math.MaxUint32)),
+		writeMulti:   caps.WriteMultiple,
+		twin:         caps.TwinSocket.Supported && caps.MaxMsgFDs > 0,
+		migrationPgs: caps.Migration.PgSize,
+	}, nil
 }
