@@ -3,8 +3,6 @@ package vfiouser_test
 import (
 	"fmt"
 	"log/slog"
-	"os"
-	"os/exec"
 	"syscall"
 	"testing"
 
@@ -143,38 +141,20 @@ func TestAllocationWhileHolesArePunched(t *testing.T) {
 	require.LessOrEqual(t, allocated(t, ram), uint64(size))
 }
 
-// TestAllocationOfAllClients: the bound is one for all clients of a server. Here another process, which
-// never connects, keeps the pages of clients that come one after the other and end.
+// TestAllocationOfAllClients: the bound is one for all clients of a server, for whoever has the file's
+// descriptor keeps the pages.
 func TestAllocationOfAllClients(t *testing.T) {
-	const socket, page, most = "VFIOUSER_TEST_SOCKET", 0x1000, 4
-	if path := os.Getenv(socket); path != "" { // a client
-		c, err := client.Dial(path, nil)
-		require.NoError(t, err)
-		require.NoError(t, c.Map(0, &client.Memory{FD: 3}, 0, 1<<20, client.ReadWrite))
-		fmt.Println("mapped")
-		select {}
-	}
+	const page, most = 0x1000, 4
 	r := newRig(t, newDevice(t), vfiouser.Options{MaxDMAAlloc: most * page})
 	ram := sparse(t, 1<<20, 0)
-	fd, err := unix.Dup(ram.FD)
-	require.NoError(t, err)
-	file := os.NewFile(uintptr(fd), "ram") // closes fd
-	defer file.Close()
 	for i := range uint64(3) {
-		c := exec.Command(os.Args[0], "-test.run=^TestAllocationOfAllClients$")
-		c.Env, c.ExtraFiles = append(os.Environ(), socket+"="+r.path), []*os.File{file}
-		out, err := c.StdoutPipe()
-		require.NoError(t, err)
-		require.NoError(t, c.Start())
-		defer c.Process.Kill() // if the test fails
-		_, err = out.Read(make([]byte, 100))
-		require.NoError(t, err)
+		c := r.dial(nil)
+		require.NoError(t, c.Map(0, ram, 0, 1<<20, client.ReadWrite))
 		for p := i * most; p < (i+1)*most; p++ {
 			err := r.dev.Host().Memory().Copy(p*page, []byte{1}, true)
 			require.Equal(t, i > 0, err != nil, "page %d", p)
 		}
-		require.NoError(t, c.Process.Kill())
-		require.Error(t, c.Wait())
+		c.Close()
 	}
 	require.EqualValues(t, most*page, allocated(t, ram))
 }
