@@ -39,12 +39,35 @@ func unmaps(c *client.Client, addr, n uint64, flags uint32) {
 	}
 }
 
+// span is a range of a case's file, which begins at base and at the file's start.
+type span struct{ at, size uint64 }
+
+var oneRange = []span{{0, size}}
+
+// afterMaps makes a case of a message after ranges were mapped with a descriptor.
+func afterMaps(name, does string, mapped []span, msg message, want expectation) Case {
+	return onMemory(name, does, func(s *session, c *client.Client, m memory) finding {
+		for _, r := range mapped {
+			maps(c, base+r.at, r.size, r.at, rw, m.fd)
+		}
+		if msg.Command == wire.DMAMap {
+			msg.fds = []int{m.fd}
+		}
+		return judge(s, c, msg, want)
+	})
+}
+
 // overlap makes a case of a second range that meets a first, at base.
 func overlap(name string, addr, n uint64) Case {
-	return onMemory(name, fmt.Sprintf("%#x+%#x over %#x+%#x", addr, n, base, size), func(s *session, c *client.Client, m memory) finding {
-		maps(c, base, size, 0, rw, m.fd)
-		return judge(s, c, mapMessage(addr, n, 0, rw, m.fd), refusedWith(unix.EEXIST, unix.EINVAL))
-	})
+	return afterMaps(name, fmt.Sprintf("%#x+%#x over %#x+%#x", addr, n, base, size), oneRange, mapMessage(addr, n, 0, rw), refusedWith(unix.EEXIST, unix.EINVAL))
+}
+
+// neighbours are n ranges of a page, a page apart.
+func neighbours(n int) (out []span) {
+	for i := range uint64(n) {
+		out = append(out, span{2 * i * page, page})
+	}
+	return out
 }
 
 // mapOf makes a case of a DMA_MAP with a descriptor.
@@ -66,23 +89,9 @@ var dmaMap = []Case{
 	mapOf("more rights than the descriptor", "READ and WRITE with a descriptor that can only be read", mapMessage(base, size, 0, rw), (*session).readOnly, isRefused),
 	mapOf("a descriptor that cannot be mapped", "a pipe", mapMessage(base, size, 0, rw), func(s *session, _ memory) int { return s.pipe().w }, isRefused),
 	mapOf("at an offset", "one page from page 3 on", mapMessage(base, page, 3*page, rw), file, bare),
-	onMemory("one file at many offsets", "8 ranges of one file", func(s *session, c *client.Client, m memory) finding {
-		for i := range uint64(8) {
-			maps(c, base+i*2*page, page, (7-i)*page, rw, m.fd)
-		}
-		return judge(s, c, mapMessage(base+32*page, page, 0, rw, m.fd), bare)
-	}),
-	onMemory("neighbours", "a range right after, and one right before", func(s *session, c *client.Client, m memory) finding {
-		maps(c, base, size, 0, rw, m.fd)
-		maps(c, base+size, size, size, rw, m.fd)
-		return judge(s, c, mapMessage(base-size, size, 2*size, rw, m.fd), bare)
-	}),
-	onMemory("12 ranges", "12 at a time", func(s *session, c *client.Client, m memory) finding {
-		for i := range uint64(12) {
-			maps(c, base+i*2*page, page, i*page, rw, m.fd)
-		}
-		return pass("all accepted")
-	}),
+	afterMaps("one file at many offsets", "9 ranges of one file", neighbours(8), mapMessage(base+32*page, page, 5*page, rw), bare),
+	afterMaps("neighbours", "a range right after, and one right before", []span{{0, size}, {size, size}}, mapMessage(base-size, size, 2*size, rw), bare),
+	afterMaps("12 ranges", "12 at a time", neighbours(11), mapMessage(base+32*page, page, 0, rw), bare),
 	choice(onMemory("64 ranges", "64 at a time", func(s *session, c *client.Client, m memory) finding {
 		for i := range uint64(64) {
 			a := ask(c, mapMessage(base+i*2*page, page, i*page, rw, m.fd))
@@ -96,10 +105,7 @@ var dmaMap = []Case{
 		}
 		return pass("all accepted")
 	})),
-	choice(onMemory("the same range again", "the very same DMA_MAP twice", func(s *session, c *client.Client, m memory) finding {
-		maps(c, base, size, 0, rw, m.fd)
-		return judge(s, c, mapMessage(base, size, 0, rw, m.fd), servedOrRefused)
-	})),
+	choice(afterMaps("the same range again", "the very same DMA_MAP twice", oneRange, mapMessage(base, size, 0, rw), servedOrRefused)),
 	message1("file I/O without a descriptor", "flag 8", mapMessage(base, size, 0, rw|wire.DMAUseFileIO), isRefused),
 	choice(mapOf("file I/O", "flag 8, libvfio-user's: read and write the file", mapMessage(base, size, 0, rw|wire.DMAUseFileIO), file, servedOrRefused)),
 	overlap("overlap, the same range elsewhere in the file", base, size-page),
@@ -130,10 +136,7 @@ func (s *session) readOnly(m memory) int {
 
 // wrongUnmap makes a case of a DMA_UNMAP of one mapped range, at base.
 func wrongUnmap(name, does string, msg message, want expectation) Case {
-	return onMemory(name, does, func(s *session, c *client.Client, m memory) finding {
-		maps(c, base, size, 0, rw, m.fd)
-		return judge(s, c, msg, want)
-	})
+	return afterMaps(name, does, oneRange, msg, want)
 }
 
 var missing = refusedWith(syscall.ENOENT, syscall.EINVAL)
