@@ -2,7 +2,6 @@ package vfiouser_test
 
 import (
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -190,16 +189,4 @@ func TestBadDevices(t *testing.T) {
 		_, err := vfiouser.NewServer(d, vfiouser.Options{})
 		require.ErrorContains(t, err, tt.want, tt.name)
 	}
-}
-
-// TestProbeIsNoClient connects and leaves, as Listen does to see whether a server is there.
-func TestProbeIsNoClient(t *testing.T) {
-	r := newRig(t, newDevice(t), vfiouser.Options{})
-	nc, err := net.Dial("unix", r.path)
-	require.NoError(t, err)
-	nc.Close()
-	r.dial(nil)
-	r.dev.mu.Lock()
-	defer r.dev.mu.Unlock()
-	require.Equal(t, 1, r.dev.attached)
 }
