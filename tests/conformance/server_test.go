@@ -132,6 +132,7 @@ var strict = map[string]string{
 	"negotiation/descriptor on VERSION":     "EINVAL",
 	"negotiation/VERSION again":             "EINVAL",
 	"requests/a reply to nothing":           "EINVAL",
+	"region info/descriptors of a region":   "1 for 2 areas", // QEMU takes one
 	"set irqs/a pipe for an eventfd":        "EINVAL",
 	"set irqs/unknown flag":                 "EINVAL",
 	"set irqs/range that wraps":             "EINVAL",
