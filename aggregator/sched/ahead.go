@@ -10,10 +10,9 @@ import "time"
 // requests that a guest with short ones so far can send before the others' turn.
 const mostAhead = 3
 
-// mayAdd reports whether an engine with Depth requests may have one more. Under timeslice
-// the holder keeps the card between requests, and dfq forwards immediately anyway.
+// mayAdd reports whether an engine with Depth requests may have one more.
 func (s *Scheduler) mayAdd(e int) bool {
-	return s.Config.Ahead > 0 && s.Config.Policy != DFQ && s.Config.Policy != Timeslice && s.busy(e) < s.maxOnEngine()
+	return s.Config.Ahead > 0 && s.ahead && s.busy(e) < s.maxOnEngine()
 }
 
 // maxOnEngine is the largest number of requests that may be on an engine.
@@ -71,8 +70,7 @@ func (s *Scheduler) claims(r, c int32, e int) bool {
 	if a.Config.Priority != b.Config.Priority {
 		return a.Config.Priority > b.Config.Priority
 	}
-	p := s.policy(a.Parent)
-	return (p == Credit || p == Band) && a.Lanes[e].Tag < b.Lanes[e].Tag
+	return s.byTag && !s.isGroup(a.Parent) && a.Lanes[e].Tag < b.Lanes[e].Tag
 }
 
 func (s *Scheduler) depth(n int32) (d int) {

@@ -7,11 +7,36 @@ import "time"
 // moment for the node that had the last turn and used less, because that node may soon have work
 // again.
 
+type band struct{ credit }
+
+func (s band) rank(n int32, e int) SortKey {
+	key := s.credit.rank(n, e)
+	if key.Queue == turns && s.overShare(n, e) {
+		key.Class = 1
+	}
+	return key
+}
+
+func (s band) yields(m, p int32, e int) bool {
+	best := s.credit.next(p, e)
+	yields, inTurn := s.compare(best, m, e)
+	return yields && (!inTurn || s.overShare(m, e) || !s.overShare(best, e))
+}
+
+func (s band) serve(n int32, e int, busy, d time.Duration) {
+	l := &s.Nodes[n].Lanes[e]
+	if now := s.windowNow(); l.UsedIn != now {
+		l.UsedIn, l.Used = now, 0
+	}
+	l.Used += busy
+	s.credit.serve(n, e, busy, d)
+}
+
 // windowNow numbers the windows in which use is measured.
-func (s *Scheduler) windowNow() int64 { return int64(s.Now / s.Config.Band.Window) }
+func (s band) windowNow() int64 { return int64(s.Now / s.Config.Band.Window) }
 
 // used is what a node used in this window; of the card, how long the window is so far.
-func (s *Scheduler) used(n int32, e int) time.Duration {
+func (s band) used(n int32, e int) time.Duration {
 	if n == root {
 		return s.Now % s.Config.Band.Window
 	}
@@ -22,7 +47,7 @@ func (s *Scheduler) used(n int32, e int) time.Duration {
 }
 
 // overShare reports whether a node used more than its share in this window.
-func (s *Scheduler) overShare(n int32, e int) bool {
+func (s band) overShare(n int32, e int) bool {
 	p := s.Nodes[n].Parent
 	up := &s.Nodes[p].Lanes[e]
 	return float64(s.used(n, e))*float64(up.Live+up.Left) > float64(s.used(p, e))*float64(s.weight(n))
@@ -31,13 +56,13 @@ func (s *Scheduler) overShare(n int32, e int) bool {
 // keepPart bounds the time for which the card is kept: one part in so many.
 const keepPart = 20
 
-func (s *Scheduler) chooseBand(p int32, e int) int32 {
+func (s band) next(p int32, e int) int32 {
 	l := &s.Nodes[p].Lanes[e]
 	if now := s.periodNow(); l.Window != now {
 		l.Window = now
 		s.reclass(p, e)
 	}
-	c := s.chooseCredit(p, e)
+	c := s.credit.next(p, e)
 	if p != root { // below the card waiting is useless: other nodes can continue
 		return c
 	}
@@ -61,7 +86,7 @@ func (s *Scheduler) chooseBand(p int32, e int) int32 {
 
 // worthKeeping reports whether a node had the last turn and used less than c, which is over
 // its share and has a request that is longer than the wait.
-func (s *Scheduler) worthKeeping(c int32, e int) bool {
+func (s band) worthKeeping(c int32, e int) bool {
 	last := s.Nodes[root].Lanes[e].Last
 	if last == none || last == c || s.busy(e) > 0 || !s.overShare(c, e) || s.overShare(last, e) || s.used(c, e) <= s.used(last, e) {
 		return false
@@ -71,7 +96,7 @@ func (s *Scheduler) worthKeeping(c int32, e int) bool {
 }
 
 // nextMean is how long requests are of the channel that is next at or below a ready node.
-func (s *Scheduler) nextMean(n int32, e int) time.Duration {
+func (s band) nextMean(n int32, e int) time.Duration {
 	for s.Nodes[n].Kind != Channel {
 		q := &s.sides[n].queues[e]
 		if len(q[turns]) > 0 {
@@ -84,7 +109,7 @@ func (s *Scheduler) nextMean(n int32, e int) time.Duration {
 }
 
 // mayKeep reports whether the card may be kept once more.
-func (s *Scheduler) mayKeep(k *KeepState) bool {
+func (s band) mayKeep(k *KeepState) bool {
 	grace := s.Config.Band.Grace
 	k.Budget = min(k.Budget+(s.Now-k.At)/keepPart, 4*grace)
 	k.At = s.Now
@@ -92,7 +117,7 @@ func (s *Scheduler) mayKeep(k *KeepState) bool {
 }
 
 // endKeeping takes a wait off the budget.
-func (s *Scheduler) endKeeping(k *KeepState) {
+func (s band) endKeeping(k *KeepState) {
 	if k.Until != 0 {
 		k.Budget -= s.Now - k.From
 		k.Until = 0
@@ -100,7 +125,7 @@ func (s *Scheduler) endKeeping(k *KeepState) {
 }
 
 // reclass recomputes which children with credit are over their share.
-func (s *Scheduler) reclass(p int32, e int) {
+func (s band) reclass(p int32, e int) {
 	list := s.sides[p].queues[e][turns]
 	for i := range list {
 		s.examined++

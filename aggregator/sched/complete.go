@@ -41,7 +41,7 @@ func (s *Scheduler) Complete(now time.Duration, d Done) {
 	eng := &s.Engines[d.Engine]
 	if d.Entries == 0 {
 		s.charge(c, d.Engine, busy, busy)
-		s.overrun(c, d.Engine, busy)
+		s.policy.done(c, d.Engine, 0, busy, ch.Run)
 		s.exceeds(c, d.Engine)
 		return
 	}
@@ -58,8 +58,7 @@ func (s *Scheduler) Complete(now time.Duration, d Done) {
 	l := &node.Lanes[d.Engine]
 	l.Mean = mean(l.Mean, each)
 	s.charge(c, d.Engine, busy, busy)
-	s.overrun(c, d.Engine, busy)
-	s.sampled(c, d.Engine, d.Entries, run)
+	s.policy.done(c, d.Engine, d.Entries, busy, run)
 	s.cleared(c)
 	if node.Block&Dying != 0 {
 		s.reap(c)

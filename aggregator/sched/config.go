@@ -2,55 +2,12 @@ package sched
 
 import (
 	"fmt"
-	"strings"
 	"time"
 )
 
 // MaxEngines is how many engines a card may have that work side by side: graphics with
 // compute, and copy engines.
 const MaxEngines = 4
-
-// Policy is how siblings take turns.
-type Policy uint8
-
-// The policies.
-const (
-	None      Policy = iota // forward immediately; the card takes its own turns
-	FIFO                    // in the order of submission
-	Credit                  // in turn among those with credit, then the least debt
-	Band                    // credit; those that recently used more than their share go last
-	Timeslice               // one at a time for a slice
-	DFQ                     // disengaged fair queueing
-	policies
-)
-
-var policyNames = [policies]string{"none", "fifo", "credit", "band", "timeslice", "dfq"}
-
-// Policies returns the names of the policies.
-func Policies() []string { return append([]string(nil), policyNames[:]...) }
-
-func (p Policy) String() string { return nameOf(policyNames[:], uint8(p)) }
-
-// MarshalText implements encoding.TextMarshaler.
-func (p Policy) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
-
-// UnmarshalText implements encoding.TextUnmarshaler.
-func (p *Policy) UnmarshalText(text []byte) error {
-	for i, n := range policyNames {
-		if n == string(text) {
-			*p = Policy(i)
-			return nil
-		}
-	}
-	return &Error{"policy", string(text), "must be one of " + strings.Join(policyNames[:], ", ")}
-}
-
-func nameOf(names []string, v uint8) string {
-	if int(v) < len(names) {
-		return names[v]
-	}
-	return fmt.Sprint(v)
-}
 
 // Config is how a card is shared. All of it may change under load.
 type Config struct {
@@ -180,8 +137,8 @@ func first(errs ...error) error {
 // Check returns the first [Error] of the configuration.
 func (c *Config) Check() error {
 	const us, ms, s = time.Microsecond, time.Millisecond, time.Second
-	if c.Policy >= policies {
-		return &Error{"policy", c.Policy.String(), "must be one of " + strings.Join(policyNames[:], ", ")}
+	if int(c.Policy) >= len(policies) {
+		return unknownPolicy(c.Policy.String())
 	}
 	return first(
 		within("depth", c.Depth, 1, 64),

@@ -17,7 +17,7 @@ func (s *Scheduler) period(p int32, e int) {
 	if now == l.Period {
 		return
 	}
-	if w := l.Live + l.Left; w > 0 && s.Config.Policy != DFQ {
+	if w := l.Live + l.Left; w > 0 && !s.ownLevel {
 		l.Level += over(l.Received, w)
 	}
 	l.Period, l.Received, l.Left = now, 0, 0
@@ -67,19 +67,6 @@ func (s *Scheduler) savings(p int32, e int, back bool) int64 {
 	return over(2*d, max(l.Live+l.Left, 1))
 }
 
-// enter bounds the savings of a node that has work again.
-func (s *Scheduler) enter(n int32, e int) {
-	p := s.Nodes[n].Parent
-	s.period(p, e)
-	l, up := &s.Nodes[n].Lanes[e], &s.Nodes[p].Lanes[e]
-	if s.Config.Policy == DFQ {
-		l.Tag = max(l.Tag, up.Level)
-		s.holdBack(n, e)
-	} else {
-		l.Tag = max(l.Tag, up.Level-s.savings(p, e, true))
-	}
-}
-
 // charge records that an engine worked for a channel (busy), and adds time to the tags
 // (served).
 func (s *Scheduler) charge(c int32, e int, busy, served time.Duration) {
@@ -88,10 +75,6 @@ func (s *Scheduler) charge(c int32, e int, busy, served time.Duration) {
 		l := &s.Nodes[m].Lanes[e]
 		l.Account.Busy += busy
 		l.Received += busy
-		if now := s.windowNow(); l.UsedIn != now {
-			l.UsedIn, l.Used = now, 0
-		}
-		l.Used += busy
 		if busy > 0 && m != root {
 			s.spend(m, e, busy)
 			if l.Able == 0 {
@@ -99,10 +82,8 @@ func (s *Scheduler) charge(c int32, e int, busy, served time.Duration) {
 			}
 		}
 	}
-	if s.Config.Policy != DFQ || !s.Config.DFQ.Model {
-		for m := c; m != root; m = s.Nodes[m].Parent {
-			s.serve(m, e, served)
-		}
+	for m := c; m != root; m = s.Nodes[m].Parent {
+		s.policy.serve(m, e, busy, served)
 	}
 	for m := c; m != root; m = s.Nodes[m].Parent {
 		s.settle(m, e)
@@ -120,18 +101,6 @@ func (s *Scheduler) shares(n int32, e int) {
 	}
 }
 
-// serve adds time to one node's tag. Credit is bounded, debt is not: time that is forgiven would
-// be free.
-func (s *Scheduler) serve(n int32, e int, d time.Duration) {
-	p := s.Nodes[n].Parent
-	l, level, w := &s.Nodes[n].Lanes[e], s.Nodes[p].Lanes[e].Level, s.weight(n)
-	if s.Config.Policy == DFQ {
-		l.Tag += over(d, w)
-		return
-	}
-	l.Tag = max(l.Tag, level-s.savings(p, e, false)) + over(d, w)
-}
-
 // debt is the time by which a node is ahead of its share.
 func (s *Scheduler) debt(n int32, e int) time.Duration {
 	if n == root {
@@ -144,35 +113,11 @@ func (s *Scheduler) debt(n int32, e int) time.Duration {
 	return time.Duration(ahead * s.weight(n) >> tagShift)
 }
 
-// chooseCredit takes children with credit in turn, then the one with the least debt for its
-// weight.
-func (s *Scheduler) chooseCredit(p int32, e int) int32 {
-	s.period(p, e)
-	l := &s.Nodes[p].Lanes[e]
-	q := &s.sides[p].queues[e]
-	for len(q[debts]) > 0 && q[debts][0].key < l.Level {
-		s.rerank(q[debts][0].node, e)
-	}
-	switch {
-	case len(q[debts]) == 0 && len(q[turns]) == 0:
-		return none
-	case len(q[turns]) == 0:
-		return q[debts][0].node
-	case len(q[debts]) > 0 && q[debts][0].prio > q[turns][0].prio:
-		return q[debts][0].node
-	}
-	return q[turns][0].node
-}
-
 // rise lifts the level to a node that has the next turn although it is in debt, if all
 // waiting nodes are. Otherwise those that are always there would gather debt for the time that
 // others did not want, and a new node would have the engine for as long.
 func (s *Scheduler) rise(n int32, e int) {
-	p := s.Nodes[n].Parent
-	if d := s.policy(p); d != Credit && d != Band {
-		return
-	}
-	if len(s.sides[p].queues[e][turns]) == 0 {
+	if p := s.Nodes[n].Parent; s.byTag && !s.isGroup(p) && len(s.sides[p].queues[e][turns]) == 0 {
 		l := &s.Nodes[p].Lanes[e]
 		l.Level = max(l.Level, s.Nodes[n].Lanes[e].Tag)
 	}
@@ -193,16 +138,54 @@ func (s *Scheduler) fall(p int32, e int) {
 	}
 }
 
-// lower puts each level to the least tag, for a change to dfq, where no tag is below it.
-func (s *Scheduler) lower() {
-	for n := range s.Nodes {
-		if s.Nodes[n].Kind != Inner || int32(n) == root {
-			continue
-		}
-		for e := range s.Engines {
-			if up := &s.Nodes[s.Nodes[n].Parent].Lanes[e]; s.Nodes[n].Lanes[e].Able > 0 {
-				up.Level = min(up.Level, s.Nodes[n].Lanes[e].Tag)
-			}
-		}
+// credit lets siblings with credit take turns, then serves the one with the least debt for its
+// weight.
+type credit struct{ plain }
+
+func (s credit) rank(n int32, e int) SortKey {
+	if l := &s.Nodes[n].Lanes[e]; l.Tag >= s.Nodes[s.Nodes[n].Parent].Lanes[e].Level {
+		return SortKey{Queue: debts, Key: l.Tag}
 	}
+	return s.plain.rank(n, e)
+}
+
+func (s credit) next(p int32, e int) int32 {
+	s.period(p, e)
+	l := &s.Nodes[p].Lanes[e]
+	q := &s.sides[p].queues[e]
+	for len(q[debts]) > 0 && q[debts][0].key < l.Level {
+		s.rerank(q[debts][0].node, e)
+	}
+	switch {
+	case len(q[debts]) == 0 && len(q[turns]) == 0:
+		return none
+	case len(q[turns]) == 0:
+		return q[debts][0].node
+	case len(q[debts]) > 0 && q[debts][0].prio > q[turns][0].prio:
+		return q[debts][0].node
+	}
+	return q[turns][0].node
+}
+
+// yields compares debts as if m had had what it has on the card. Those with credit take turns.
+func (s credit) yields(m, p int32, e int) bool {
+	yields, _ := s.compare(s.next(p, e), m, e)
+	return yields
+}
+
+// compare reports whether m yields to its ready sibling best, and whether that is because it is
+// best's turn although both have credit.
+func (s credit) compare(best, m int32, e int) (yields, inTurn bool) {
+	if best == none || best == m {
+		return false, false
+	}
+	if d := s.Nodes[best].Config.Priority - s.Nodes[m].Config.Priority; d != 0 {
+		return d > 0, false
+	}
+	l, its := &s.Nodes[m].Lanes[e], s.Nodes[best].Lanes[e].Tag
+	tag, level := l.Tag-over(l.Pending, s.weight(m)), s.Nodes[s.Nodes[m].Parent].Lanes[e].Level
+	if tag < level {
+		return its < level, its < level
+	}
+	return its < tag, false
 }

@@ -61,7 +61,60 @@ func (d *DFQState) forget(n int32) {
 	}
 }
 
-func (s *Scheduler) enterPhase(e int, p Phase) {
+type dfq struct{ plain }
+
+func (s dfq) start() {
+	for e := range s.Engines {
+		d := &s.Engines[e].DFQ
+		*d = DFQState{Group: none, Since: s.Now, IdleAt: never, Order: d.Order[:0], Spent: d.Spent}
+	}
+	s.lower()
+}
+
+// lower puts each level to the least tag: under dfq no tag is below it.
+func (s dfq) lower() {
+	for n := range s.Nodes {
+		if s.Nodes[n].Kind != Inner || int32(n) == root {
+			continue
+		}
+		for e := range s.Engines {
+			if up := &s.Nodes[s.Nodes[n].Parent].Lanes[e]; s.Nodes[n].Lanes[e].Able > 0 {
+				up.Level = min(up.Level, s.Nodes[n].Lanes[e].Tag)
+			}
+		}
+	}
+}
+
+// slice lets all have a turn in the free run.
+func (s dfq) slice(e int) time.Duration {
+	if p := s.Engines[e].DFQ.Phase; (p == FreeRun || p == Sample) && len(s.rests) == 0 {
+		return 0
+	}
+	return s.Config.DFQ.Slice
+}
+
+func (s dfq) yields(_, _ int32, e int) bool {
+	p := s.Engines[e].DFQ.Phase
+	return p == Drain || p == Settle
+}
+
+func (s dfq) arrive(n int32, e int) {
+	l := &s.Nodes[n].Lanes[e]
+	l.Tag = max(l.Tag, s.Nodes[s.Nodes[n].Parent].Lanes[e].Level)
+	s.holdBack(n, e)
+}
+
+func (s dfq) serve(n int32, e int, _, d time.Duration) {
+	if !s.Config.DFQ.Model {
+		s.addTag(n, e, d)
+	}
+}
+
+func (s dfq) addTag(n int32, e int, d time.Duration) {
+	s.Nodes[n].Lanes[e].Tag += over(d, s.weight(n))
+}
+
+func (s dfq) enterPhase(e int, p Phase) {
 	d := &s.Engines[e].DFQ
 	d.Spent[d.Phase] += s.Now - d.Since
 	d.Phase, d.Since, d.IdleAt = p, s.Now, never
@@ -69,7 +122,7 @@ func (s *Scheduler) enterPhase(e int, p Phase) {
 
 // scope is the node below which a turn may be given now, or none. If open, Depth is no
 // limit.
-func (s *Scheduler) scope(e int) (from int32, open bool) {
+func (s dfq) scope(e int) (from int32, open bool) {
 	eng := &s.Engines[e]
 	d := &eng.DFQ
 	for {
@@ -119,7 +172,7 @@ func (s *Scheduler) scope(e int) (from int32, open bool) {
 	}
 }
 
-func (s *Scheduler) freeRun(season time.Duration) time.Duration {
+func (s dfq) freeRun(season time.Duration) time.Duration {
 	if f := s.Config.DFQ.FreeRun; f > 0 {
 		return f
 	}
@@ -127,12 +180,12 @@ func (s *Scheduler) freeRun(season time.Duration) time.Duration {
 }
 
 // active reports whether a node is a group with work.
-func (s *Scheduler) active(n int32, e int) bool {
+func (s dfq) active(n int32, e int) bool {
 	return s.Nodes[n].Kind == Inner && n != root && s.isGroup(n) && !s.barred(n, e) && s.Nodes[n].Lanes[e].Able > 0
 }
 
 // heldAbove reports whether a node or one above it is held back.
-func (s *Scheduler) heldAbove(n int32, e int) bool {
+func (s dfq) heldAbove(n int32, e int) bool {
 	for ; n != root; n = s.Nodes[n].Parent {
 		if s.Nodes[n].Lanes[e].Held {
 			return true
@@ -143,7 +196,7 @@ func (s *Scheduler) heldAbove(n int32, e int) bool {
 
 // plan lists the groups to sample: those with work that are not held back, if there are two
 // with work. A held one counts as if it had had its slice.
-func (s *Scheduler) plan(e int) {
+func (s dfq) plan(e int) {
 	d := &s.Engines[e].DFQ
 	d.Order, d.At, d.Season = d.Order[:0], 0, 0
 	some := 0
@@ -163,14 +216,14 @@ func (s *Scheduler) plan(e int) {
 	}
 }
 
-func (s *Scheduler) begin(e int) {
+func (s dfq) begin(e int) {
 	d := &s.Engines[e].DFQ
 	s.enterPhase(e, Sample)
 	d.Group, d.Wide, d.Done, d.Busy, d.From = d.Order[d.At], false, 0, 0, s.Now
 }
 
 // sliceOver reports whether the group under way has had its slice.
-func (s *Scheduler) sliceOver(e int) bool {
+func (s dfq) sliceOver(e int) bool {
 	eng, slice := &s.Engines[e], s.Config.DFQ.Slice
 	d := &eng.DFQ
 	took := s.Now - d.Since
@@ -203,7 +256,7 @@ func (s *Scheduler) sliceOver(e int) bool {
 }
 
 // firstReady finds a group at or below n that could have a turn, even if it is held.
-func (s *Scheduler) firstReady(n int32, e int) int32 {
+func (s dfq) firstReady(n int32, e int) int32 {
 	for m, stop := n, s.after(n); m != stop; m, _ = s.follow(m, 0) {
 		if s.isGroup(m) && !s.barred(m, e) && len(s.sides[m].queues[e][turns]) > 0 {
 			return m
@@ -212,18 +265,18 @@ func (s *Scheduler) firstReady(n int32, e int) int32 {
 	return none
 }
 
-// sampled takes note of a completion.
-func (s *Scheduler) sampled(c int32, e, n int, busy time.Duration) {
+// done counts the requests of a sample.
+func (s dfq) done(c int32, e, entries int, _, run time.Duration) {
 	d := &s.Engines[e].DFQ
-	if s.Config.Policy == DFQ && (d.Phase == Sample || d.Phase == Settle) && s.Nodes[c].Parent == d.Group {
-		d.Done += n
-		d.Busy += busy
+	if entries > 0 && (d.Phase == Sample || d.Phase == Settle) && s.Nodes[c].Parent == d.Group {
+		d.Done += entries
+		d.Busy += run
 		d.IdleAt = never
 	}
 }
 
 // endSlice closes the slice under way, and the season after the last.
-func (s *Scheduler) endSlice(e int) {
+func (s dfq) endSlice(e int) {
 	c, d := &s.Config.DFQ, &s.Engines[e].DFQ
 	d.Season += s.Now - d.From
 	if g := d.Group; g != none {
@@ -250,7 +303,7 @@ func (s *Scheduler) endSlice(e int) {
 // chargeEstimates charges each sampled group its expected use of a free run if the card takes turns
 // of one request, as long as in the sample. The weight counts in the charge only: in the sum
 // as well it would cancel.
-func (s *Scheduler) chargeEstimates(e int, f time.Duration) {
+func (s dfq) chargeEstimates(e int, f time.Duration) {
 	sum := time.Duration(0)
 	for _, g := range s.Engines[e].DFQ.Order {
 		if g != none {
@@ -263,7 +316,7 @@ func (s *Scheduler) chargeEstimates(e int, f time.Duration) {
 		}
 		use := time.Duration(float64(f) * float64(s.Nodes[g].Lanes[e].Mean) / float64(sum))
 		for m := g; m != root; m = s.Nodes[m].Parent {
-			s.serve(m, e, use)
+			s.addTag(m, e, use)
 		}
 	}
 }
@@ -271,7 +324,7 @@ func (s *Scheduler) chargeEstimates(e int, f time.Duration) {
 // hold decides which nodes to hold back in a free run of length f: those that are ahead of
 // the least served sibling by more than their share of f. The least served is never held. If
 // urgent, only nodes that can run now count.
-func (s *Scheduler) hold(e int, f time.Duration, urgent bool) {
+func (s dfq) hold(e int, f time.Duration, urgent bool) {
 	counts := func(n int32) bool {
 		l := &s.Nodes[n].Lanes[e]
 		return s.Nodes[n].Kind == Inner && !s.barred(n, e) && l.Able > 0
@@ -306,13 +359,13 @@ func (s *Scheduler) hold(e int, f time.Duration, urgent bool) {
 }
 
 // tooFar reports whether a node is to be held back in a free run of length f.
-func (s *Scheduler) tooFar(n int32, e int, f time.Duration) bool {
+func (s dfq) tooFar(n int32, e int, f time.Duration) bool {
 	up := &s.Nodes[s.Nodes[n].Parent].Lanes[e]
 	return s.Nodes[n].Lanes[e].Tag > up.Level+over(f, max(up.Live+up.Left, 1))
 }
 
 // holdBack decides for a node that gets work in the middle of a free run.
-func (s *Scheduler) holdBack(n int32, e int) {
+func (s dfq) holdBack(n int32, e int) {
 	if d := &s.Engines[e].DFQ; d.Phase == FreeRun && s.Nodes[n].Kind == Inner {
 		s.Nodes[n].Lanes[e].Held = s.tooFar(n, e, max(d.End-d.Since, s.freeRun(s.Config.DFQ.Slice)))
 	}
@@ -320,7 +373,7 @@ func (s *Scheduler) holdBack(n int32, e int) {
 
 // unstarve releases the least served node after a moment in which all nodes with work are
 // held back.
-func (s *Scheduler) unstarve(e int) {
+func (s dfq) unstarve(e int) {
 	d := &s.Engines[e].DFQ
 	q := &s.sides[root].queues[e]
 	if s.busy(e) > 0 || len(q[turns]) > 0 || s.Nodes[root].Lanes[e].Able == 0 {

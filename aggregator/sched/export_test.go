@@ -113,7 +113,7 @@ func (s *Scheduler) queueTwin(n int32, e int) error {
 			continue
 		}
 		queued := s.sides[n].queues[e][at.queue][at.pos]
-		st := s.rank(c, e)
+		st := s.rules(n).rank(c, e)
 		if st.Queue == turns && at.queue == debts && queued.key < s.Nodes[n].Lanes[e].Level {
 			st.Queue, st.Key = debts, queued.key // it is moved when it is examined next
 		}

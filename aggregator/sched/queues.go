@@ -56,6 +56,7 @@ func (s *Scheduler) rebuild() {
 	s.sides, s.rests = s.sides[:0], s.rests[:0]
 	s.loaded, s.released = s.loaded[:0], s.released[:0]
 	s.least = s.leastLimit()
+	s.usePolicy()
 	for range s.Nodes {
 		s.sides = append(s.sides, newSide(len(s.Engines)))
 	}
@@ -90,10 +91,9 @@ func (s *Scheduler) rebuild() {
 	}
 }
 
-// settle ranks a node and its ancestors again if it could have a turn. Under FIFO the
-// oldest submission below a node counts at each level.
+// settle ranks a node and its ancestors again if it could have a turn.
 func (s *Scheduler) settle(n int32, e int) {
-	for n != root && (s.rerank(n, e) || s.Config.Policy == FIFO) {
+	for n != root && (s.rerank(n, e) || s.climbs) {
 		n = s.Nodes[n].Parent
 	}
 }
@@ -107,7 +107,7 @@ func (s *Scheduler) rerank(n int32, e int) bool {
 		s.unready(n, e)
 		return was
 	}
-	s.insert(n, e, s.rank(n, e))
+	s.insert(n, e, s.rules(s.Nodes[n].Parent).rank(n, e))
 	return !was
 }
 
@@ -193,51 +193,10 @@ func (s *Scheduler) ready(n int32, e int) bool {
 		case ch.Hold != Granted:
 			return l.Inflight > 0
 		}
-		return l.Waiting > 0 && l.Inflight < s.window()
+		return l.Waiting > 0 && l.Inflight < s.window
 	}
 	q := &s.sides[n].queues[e]
 	return len(q[turns])+len(q[debts]) > 0
-}
-
-// window is how many requests of one channel may be on the card.
-func (s *Scheduler) window() int {
-	if s.Config.Policy == DFQ {
-		return dfqWindow
-	}
-	return int(^uint(0) >> 1)
-}
-
-// rank is the position of a ready node among its siblings.
-func (s *Scheduler) rank(n int32, e int) SortKey {
-	p, l := s.Nodes[n].Parent, &s.Nodes[n].Lanes[e]
-	st := SortKey{Queue: turns, Key: l.Turn}
-	switch policy := s.policy(p); policy {
-	case FIFO:
-		st.Key = s.oldest(n, e)
-	case Credit, Band:
-		if l.Tag >= s.Nodes[p].Lanes[e].Level {
-			st.Queue, st.Key = debts, l.Tag
-		} else if policy == Band && s.overShare(n, e) {
-			st.Class = 1
-		}
-	}
-	return st
-}
-
-// oldest is the number of the oldest submission that waits at or below n. For a group it is
-// that of the channel which is next.
-func (s *Scheduler) oldest(n int32, e int) int64 {
-	for s.Nodes[n].Kind != Channel {
-		next := s.sides[n].queues[e][turns][0]
-		if !s.isGroup(n) {
-			return next.key
-		}
-		n = next.node
-	}
-	if ch := &s.Nodes[n].Chan; ch.Hold != Granted {
-		return ch.Seq
-	}
-	return s.Nodes[n].Chan.Batches[0].Seq
 }
 
 // resettle settles a node and everything below it.

@@ -8,6 +8,8 @@ import (
 // Scheduler shares a card.
 type Scheduler struct {
 	State
+	traits
+	policy policy
 
 	sides    []side        // by node
 	rests    []rest        // a heap by time: nodes that have used up a cap
@@ -27,10 +29,11 @@ func New(c Config, engines int, now time.Duration) (*Scheduler, error) {
 	}
 	s := &Scheduler{State: State{Config: c, Now: now, Engines: make([]Engine, engines)}}
 	for e := range s.Engines {
-		s.Engines[e] = Engine{Progress: now, Wake: never, DFQ: DFQState{Group: none, Since: now}}
+		s.Engines[e] = Engine{Progress: now, Wake: never}
 	}
 	s.newNode(none, Inner, NodeConfig{Weight: BaseWeight})
 	s.rebuild()
+	s.policy.start()
 	return s, nil
 }
 
@@ -162,11 +165,9 @@ func (s *Scheduler) Next(now time.Duration) (Forward, bool) {
 // pick selects the channel that has the next turn on an engine, and the number of entries.
 func (s *Scheduler) pick(e int) (c int32, n int) {
 	s.Engines[e].Wake = never
-	from, open := root, s.Config.Policy == None
-	if s.Config.Policy == DFQ {
-		if from, open = s.scope(e); from == none {
-			return none, 0
-		}
+	from, open := s.policy.scope(e)
+	if from == none {
+		return none, 0
 	}
 	full := !open && s.busy(e) >= s.Config.Depth
 	if full && !s.mayAdd(e) {
@@ -174,7 +175,7 @@ func (s *Scheduler) pick(e int) (c int32, n int) {
 	}
 	c = from
 	for s.Nodes[c].Kind != Channel {
-		if c = s.choose(c, e); c == none {
+		if c = s.rules(c).next(c, e); c == none {
 			return none, 0
 		}
 	}
@@ -185,7 +186,7 @@ func (s *Scheduler) pick(e int) (c int32, n int) {
 	if s.Nodes[c].Chan.Hold != Granted {
 		n = 0
 	} else if open {
-		n = min(s.Nodes[c].Lanes[e].Waiting, s.window()-s.Nodes[c].Lanes[e].Inflight)
+		n = min(s.Nodes[c].Lanes[e].Waiting, s.window-s.Nodes[c].Lanes[e].Inflight)
 	}
 	for m := c; m != from; m = s.Nodes[m].Parent { // to the end of the round
 		s.rise(m, e)
@@ -194,19 +195,6 @@ func (s *Scheduler) pick(e int) (c int32, n int) {
 		s.Nodes[s.Nodes[m].Parent].Lanes[e].Last = m
 	}
 	return c, n
-}
-
-// choose selects the child of p that has the next turn.
-func (s *Scheduler) choose(p int32, e int) int32 {
-	switch s.policy(p) {
-	case Credit:
-		return s.chooseCredit(p, e)
-	case Band:
-		return s.chooseBand(p, e)
-	case Timeslice:
-		return s.chooseSlice(p, e)
-	}
-	return s.first(p, e)
 }
 
 // forward moves entries of a channel to the card, or lets those that are there continue.
@@ -299,7 +287,7 @@ func (s *Scheduler) setAble(c int32, e int, on bool) {
 			up.Left -= w
 			l.Idle = -1
 		}
-		s.enter(m, e)
+		s.policy.arrive(m, e)
 	}
 	s.Nodes[root].Lanes[e].Able += n
 }
@@ -347,14 +335,9 @@ func (s *Scheduler) Configure(now time.Duration, c Config) error {
 			}
 		}
 	}
+	s.usePolicy()
 	if c.Policy != old.Policy {
-		for e := range s.Engines {
-			d := &s.Engines[e].DFQ
-			*d = DFQState{Group: none, Since: s.Now, IdleAt: never, Order: d.Order[:0], Spent: d.Spent}
-		}
-	}
-	if c.Policy == DFQ && old.Policy != DFQ {
-		s.lower()
+		s.policy.start()
 	}
 	s.rebuild()
 	return nil
@@ -390,7 +373,8 @@ func (s *Scheduler) Change(now time.Duration, id ID, c NodeConfig) error {
 		for e := range node.Lanes {
 			s.removeRest(n, e)
 			node.Lanes[e].Rests, node.Lanes[e].Tokens, node.Lanes[e].Filled = false, s.fullCap(n), s.Now
-			s.enter(n, e) // time that it could not use while it rested is not saved
+			s.period(node.Parent, e)
+			s.policy.arrive(n, e) // time that it could not use while it rested is not saved
 		}
 	}
 	s.rebuild()

@@ -8,16 +8,18 @@ import "time"
 // sliceGrace is how long an idle holder keeps the card.
 const sliceGrace = 500 * time.Microsecond
 
+type timeslice struct{ plain }
+
 // clock measures slices of p's children.
-func (s *Scheduler) clock(p int32, e int) time.Duration {
+func (s timeslice) clock(p int32, e int) time.Duration {
 	if p == root {
 		return s.Now
 	}
 	return s.Nodes[p].Lanes[e].Account.Busy
 }
 
-// slice is the configured one, times the child's weight over the mean weight of the round.
-func (s *Scheduler) slice(n int32, e int) time.Duration {
+// share is the configured one, times the child's weight over the mean weight of the round.
+func (s timeslice) share(n int32, e int) time.Duration {
 	l := &s.Nodes[s.Nodes[n].Parent].Lanes[e]
 	base := s.Config.Timeslice.Slice
 	d := float64(base) * float64(s.weight(n)) * float64(l.RoundOf) / float64(max(l.RoundAll, 1))
@@ -27,7 +29,7 @@ func (s *Scheduler) slice(n int32, e int) time.Duration {
 // round begins another round when the next child had a turn in this one. The weights of the
 // round are fixed then. If they followed the set of able children, a child that is always
 // chosen while another rests would have other slices than its equals.
-func (s *Scheduler) round(next, p int32, e int) {
+func (s timeslice) round(next, p int32, e int) {
 	l := &s.Nodes[p].Lanes[e]
 	if s.Nodes[next].Lanes[e].Turn >= l.Round {
 		s.Turn++
@@ -35,9 +37,9 @@ func (s *Scheduler) round(next, p int32, e int) {
 	}
 }
 
-// chooseSlice keeps to the holder until its slice is over and its requests have ended, then
+// next keeps to the holder until its slice is over and its requests have ended, then
 // finds the next child that has not overstayed.
-func (s *Scheduler) chooseSlice(p int32, e int) int32 {
+func (s timeslice) next(p int32, e int) int32 {
 	s.period(p, e)
 	l := &s.Nodes[p].Lanes[e]
 	now := s.clock(p, e)
@@ -55,7 +57,7 @@ func (s *Scheduler) chooseSlice(p int32, e int) int32 {
 		c := q[turns][0].node
 		s.round(c, p, e)
 		cl := &s.Nodes[c].Lanes[e]
-		slice := s.slice(c, e)
+		slice := s.share(c, e)
 		if l.Live <= s.weight(c) {
 			cl.Overuse = 0 // alone, it took no time from others
 		}
@@ -77,19 +79,19 @@ func (s *Scheduler) chooseSlice(p int32, e int) int32 {
 
 // reduceOveruse subtracts as many whole rounds of slices as possible from every child's
 // overuse.
-func (s *Scheduler) reduceOveruse(p int32, e int) {
+func (s timeslice) reduceOveruse(p int32, e int) {
 	list := s.sides[p].queues[e][turns]
 	rounds := time.Duration(1) << 62
 	for _, r := range list {
-		rounds = min(rounds, (s.Nodes[r.node].Lanes[e].Overuse-1)/s.slice(r.node, e))
+		rounds = min(rounds, (s.Nodes[r.node].Lanes[e].Overuse-1)/s.share(r.node, e))
 	}
 	for _, r := range list {
-		s.Nodes[r.node].Lanes[e].Overuse -= max(0, rounds-1) * s.slice(r.node, e)
+		s.Nodes[r.node].Lanes[e].Overuse -= max(0, rounds-1) * s.share(r.node, e)
 	}
 }
 
 // holds reports whether the holder keeps the card, or the card waits.
-func (s *Scheduler) holds(h, p int32, e int, now time.Duration) (keep, wait bool) {
+func (s timeslice) holds(h, p int32, e int, now time.Duration) (keep, wait bool) {
 	l := &s.Nodes[p].Lanes[e]
 	ready := s.sides[h].slots[e].pos != none
 	busy := p == root && s.busy(e) > 0 // with the holder's requests
@@ -116,16 +118,16 @@ func (s *Scheduler) holds(h, p int32, e int, now time.Duration) (keep, wait bool
 	return false, true
 }
 
-// overrun takes note of what a request took beyond its owner's slice. All that it took in another's
+// done takes note of what a request took beyond its owner's slice. All that it took in another's
 // slice is beyond.
-func (s *Scheduler) overrun(c int32, e int, busy time.Duration) {
+func (s timeslice) done(c int32, e, _ int, busy, _ time.Duration) {
 	for m := c; m != root; m = s.Nodes[m].Parent {
 		p := s.Nodes[m].Parent
 		l := &s.Nodes[p].Lanes[e]
 		now := s.clock(p, e)
 		more := busy
 		switch {
-		case s.policy(p) != Timeslice || l.Holder == m && now <= l.SliceEnd:
+		case s.isGroup(p) || l.Holder == m && now <= l.SliceEnd:
 			continue
 		case l.Holder == m:
 			more = now - max(l.SliceEnd, l.OverFrom)
@@ -136,4 +138,22 @@ func (s *Scheduler) overrun(c int32, e int, busy time.Duration) {
 			s.Nodes[a].Lanes[e].Account.Overrun += more
 		}
 	}
+}
+
+func (s timeslice) slice(int) time.Duration { return s.Config.Timeslice.Slice }
+
+// yields lets a holder keep its slice, unless another has a higher priority.
+func (s timeslice) yields(m, p int32, e int) bool {
+	best := s.first(p, e)
+	if q := s.sides[p].queues[e][turns]; best == m && len(q) > 1 {
+		best = q[1].node
+	}
+	if best == none || best == m {
+		return false
+	}
+	if d := s.Nodes[best].Config.Priority - s.Nodes[m].Config.Priority; d != 0 {
+		return d > 0
+	}
+	l := &s.Nodes[p].Lanes[e]
+	return l.Holder != m || s.clock(p, e) >= l.SliceEnd
 }

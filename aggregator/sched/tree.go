@@ -289,15 +289,6 @@ func (s *Scheduler) isGroup(n int32) bool {
 	return c != none && s.Nodes[c].Kind == Channel
 }
 
-// policy is how the children of a node take turns. None here means turns of one request:
-// the card takes them in turn.
-func (s *Scheduler) policy(n int32) Policy {
-	if s.Config.Policy == DFQ || s.isGroup(n) {
-		return None
-	}
-	return s.Config.Policy
-}
-
 // follow is the node after n when the tree is walked from the top.
 func (s *Scheduler) follow(n int32, depth int) (next int32, at int) {
 	if c := s.Nodes[n].First; c != none {

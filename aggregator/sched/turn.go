@@ -142,36 +142,20 @@ func lowest(list []int32) (at int) {
 	return at
 }
 
-// quantum is how long the requests of a channel have an engine before others may have it.
-func (s *Scheduler) quantum() time.Duration {
-	switch s.Config.Policy {
-	case DFQ:
-		return s.Config.DFQ.Slice
-	case Timeslice:
-		return s.Config.Timeslice.Slice
-	}
-	return s.Config.Slice
-}
-
 // overstays finds the first channel whose turn on an engine is over although its request has not
 // ended.
 func (s *Scheduler) overstays(e int) int32 {
-	eng := &s.Engines[e]
-	switch s.Config.Policy {
-	case None:
+	slice := s.policy.slice(e)
+	if slice == 0 {
 		return none
-	case DFQ: // in the free run all have a turn
-		if p := eng.DFQ.Phase; (p == FreeRun || p == Sample) && len(s.rests) == 0 {
-			return none
-		}
 	}
 	found := none
 	for _, c := range s.loaded[e] {
 		ch := &s.Nodes[c].Chan
-		switch end := ch.HeadFrom + s.quantum(); {
+		switch end := ch.HeadFrom + slice; {
 		case ch.Hold == Pausing || s.Nodes[c].Block&Dying != 0 || found != none && c > found:
 		case s.Now < end:
-			eng.Wake = min(eng.Wake, end)
+			s.Engines[e].Wake = min(s.Engines[e].Wake, end)
 		case !s.stays(c, e):
 			found = c
 		}
@@ -181,62 +165,11 @@ func (s *Scheduler) overstays(e int) int32 {
 
 // stays reports whether a channel on an engine keeps its turn.
 func (s *Scheduler) stays(c int32, e int) bool {
-	if p := s.Engines[e].DFQ.Phase; s.Config.Policy == DFQ && (p == Drain || p == Settle) {
-		return false
-	}
 	for m := c; m != root; m = s.Nodes[m].Parent {
-		if l := &s.Nodes[m].Lanes[e]; l.Rests || l.Held || s.yields(m, s.Nodes[m].Parent, e) {
+		p := s.Nodes[m].Parent
+		if l := &s.Nodes[m].Lanes[e]; l.Rests || l.Held || s.rules(p).yields(m, p, e) {
 			return false
 		}
 	}
 	return true
-}
-
-// yields reports whether a child of p that is on the card has to yield to another that is ready.
-func (s *Scheduler) yields(m, p int32, e int) bool {
-	policy := s.policy(p)
-	if policy == FIFO || s.Config.Policy == DFQ {
-		return false
-	}
-	var best int32
-	if policy == Credit || policy == Band {
-		best = s.chooseCredit(p, e)
-	} else if best = s.first(p, e); best == m && policy == Timeslice {
-		best = s.other(p, e)
-	}
-	if best == none || best == m {
-		return false
-	}
-	if mine, its := s.Nodes[m].Config.Priority, s.Nodes[best].Config.Priority; mine != its {
-		return its > mine
-	}
-	l, up := &s.Nodes[m].Lanes[e], &s.Nodes[p].Lanes[e]
-	switch policy {
-	case Timeslice:
-		return up.Holder != m || s.clock(p, e) >= up.SliceEnd
-	case Credit, Band:
-		tag := l.Tag - over(l.Pending, s.weight(m)) // as if it had had what it has
-		its := s.Nodes[best].Lanes[e].Tag
-		if tag < up.Level { // those with credit take turns
-			return its < up.Level && (policy == Credit || s.overShare(m, e) || !s.overShare(best, e))
-		}
-		return its < tag
-	}
-	return true
-}
-
-// first is the child of p that is first in turn, none if none is ready.
-func (s *Scheduler) first(p int32, e int) int32 {
-	if q := &s.sides[p].queues[e]; len(q[turns]) > 0 {
-		return q[turns][0].node
-	}
-	return none
-}
-
-// other is a ready child of p besides the first, none if there is none.
-func (s *Scheduler) other(p int32, e int) int32 {
-	if q := &s.sides[p].queues[e]; len(q[turns]) > 1 {
-		return q[turns][1].node
-	}
-	return none
 }

@@ -41,7 +41,7 @@ const (
 
 var alertNames = [...]string{"warn", "abort", "quarantine", "reset"}
 
-func (k AlertKind) String() string { return nameOf(alertNames[:], uint8(k)) }
+func (k AlertKind) String() string { return alertNames[k] }
 
 // Alert is a request to the caller.
 type Alert struct {
@@ -297,7 +297,8 @@ func (s *Scheduler) Release(now time.Duration, guest ID) bool {
 	s.Nodes[n].Guest.Offences = 0
 	s.Nodes[n].Block &^= Quarantined
 	for e := range s.Engines {
-		s.enter(n, e) // as after a time without work
+		s.period(s.Nodes[n].Parent, e)
+		s.policy.arrive(n, e) // as after a time without work
 	}
 	s.resettle(n)
 	return true
