@@ -195,7 +195,7 @@ func (d *demo) probe(g *guest, c *check) {
 // suite runs one of the guest program's suites of verified copies.
 func (d *demo) suite(g *guest, c *check, cmd string) (kinds int) {
 	var r proto.CopyResult
-	d.ask(c, g, cmd, proto.CopyArgs{Seed: 1, Quick: true}, &r)
+	d.ask(c, g, cmd, proto.CopyArgs{Seed: 1}, &r)
 	for _, k := range r.Cases {
 		if k.OK {
 			engine, _, _ := strings.Cut(k.Name, " ")

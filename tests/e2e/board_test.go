@@ -32,7 +32,7 @@ func TestPlainPCI(t *testing.T) {
 	require.Equal(t, "intx", f.IRQMode)
 	b.requireInterrupts()
 	b.fences(100)
-	b.copies(proto.CmdM2MF, true)
+	b.copies(proto.CmdM2MF)
 	require.NoError(t, b.VM.Poweroff(b.ctx))
 }
 
@@ -48,7 +48,7 @@ func TestLargest(t *testing.T) {
 	})
 	b.probe(k)
 	b.identity("msi", soft.MaxVRAM)
-	b.copies(proto.CmdM2MF, true)
+	b.copies(proto.CmdM2MF)
 	// Buffers fill the memory from below, the driver's own structures from above.
 	const clients, kept = 4, 16 << 20
 	var sum proto.LoadTotals

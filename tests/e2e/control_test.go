@@ -63,7 +63,7 @@ func (b *fixture) control(k kernel) {
 	mark := b.mark()
 	b.bind()
 	b.requireClean(k, mark, 1)
-	b.copies(proto.CmdM2MF, true)
+	b.copies(proto.CmdM2MF)
 }
 
 // requireRefused fails unless the guest program reports an error.
@@ -77,7 +77,7 @@ func (b *fixture) requireRefused(cmd string, args, result any) {
 func (b *fixture) requireEveryCaseFails(cmd string) {
 	b.t.Helper()
 	var r proto.CopyResult
-	b.requireRefused(cmd, proto.CopyArgs{Quick: true}, &r)
+	b.requireRefused(cmd, nil, &r)
 	require.NotEmpty(b.t, r.Cases)
 	for _, c := range r.Cases {
 		require.False(b.t, c.OK, c.Name)

@@ -13,10 +13,10 @@ var classOf = map[string]uint16{"m2mf": classM2MF, "ce0": classCE0, "ce1": class
 
 // copies runs a suite of copies. The card must have moved all verified bytes by the
 // engines that the cases name.
-func (b *fixture) copies(cmd string, quick bool) {
+func (b *fixture) copies(cmd string) {
 	b.t.Helper()
 	var r proto.CopyResult
-	w := b.during(func() { b.call(cmd, proto.CopyArgs{Quick: quick, Seed: 1}, &r) })
+	w := b.during(func() { b.call(cmd, proto.CopyArgs{Seed: 1}, &r) })
 	require.Zero(b.t, r.Failed)
 	require.NotEmpty(b.t, r.Cases)
 	want := map[uint16]uint64{}

@@ -31,7 +31,7 @@ func TestIOMMU(t *testing.T) {
 	b.step("reboot", func(b *fixture) { require.NoError(b.t, b.VM.Reboot(b.ctx)) })
 	b.step("probe with other pages", func(b *fixture) { b.probe(k) })
 	b.step("moves with other pages", func(b *fixture) { b.moves(k) })
-	b.step("m2mf", func(b *fixture) { b.copies(proto.CmdM2MF, true) })
+	b.step("m2mf", func(b *fixture) { b.copies(proto.CmdM2MF) })
 	require.NoError(t, b.VM.Poweroff(b.ctx))
 	require.Zero(t, b.Card.Stats().UnmappedDMA.N.Load())
 	said, err := os.ReadFile(filepath.Join(machine.Dir, "qemu.log"))

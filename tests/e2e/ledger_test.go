@@ -76,7 +76,7 @@ func kernelLedger(t *testing.T, k kernel) {
 	require.Regexp(t, `^space-0x[0-9a-f]+ channel \d+`, names[1])
 	process := names[1]
 
-	b.call(proto.CmdM2MF, proto.CopyArgs{Quick: true}, nil) // another process, which ends
+	b.call(proto.CmdM2MF, nil, nil) // another process, which ends
 	names, _ = groups()
 	require.Equal(t, []string{kernel, process}, names[:2])
 	var sum proto.LoadTotals

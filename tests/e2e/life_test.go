@@ -78,8 +78,8 @@ func life(t *testing.T, k kernel, isVirtual bool, suspends int) {
 	if k.doorbells > 0 {
 		b.step("traps", func(b *fixture) { b.requireFewTraps(k, isVirtual) })
 	}
-	b.step("m2mf", func(b *fixture) { b.copies(proto.CmdM2MF, quick) })
-	b.step("ce", func(b *fixture) { b.copies(proto.CmdCE, quick) })
+	b.step("m2mf", func(b *fixture) { b.copies(proto.CmdM2MF) })
+	b.step("ce", func(b *fixture) { b.copies(proto.CmdCE) })
 	b.step("semaphores", (*fixture).semaphores)
 	b.step("fences", func(b *fixture) { b.fences(scale.Of(50, 200)) })
 	b.step("interrupts", (*fixture).requireInterrupts)
@@ -98,7 +98,7 @@ func life(t *testing.T, k kernel, isVirtual bool, suspends int) {
 			b.probe(k, "config=NvMSI=0")
 			b.identity("intx", lifeVRAM)
 			b.requireInterrupts()
-			b.copies(proto.CmdM2MF, true)
+			b.copies(proto.CmdM2MF)
 			b.rmmod()
 			b.probe(k)
 			require.Equal(b.t, "msi", b.function().IRQMode)
@@ -114,15 +114,15 @@ func life(t *testing.T, k kernel, isVirtual bool, suspends int) {
 	b.step("reboot", func(b *fixture) {
 		require.NoError(b.t, b.VM.Reboot(b.ctx))
 		b.probe(k)
-		b.copies(proto.CmdM2MF, true)
+		b.copies(proto.CmdM2MF)
 	})
 	if !quick && !isVirtual {
 		b.step("QEMU dies in the middle of copies", (*fixture).killInLoad)
 		b.step("new machine on the same card", func(b *fixture) {
 			require.NoError(b.t, b.Boot(b.ctx))
 			b.probe(k)
-			b.copies(proto.CmdM2MF, true)
-			b.copies(proto.CmdCE, true)
+			b.copies(proto.CmdM2MF)
+			b.copies(proto.CmdCE)
 		})
 	}
 	b.step("poweroff", (*fixture).poweroff)
@@ -157,7 +157,7 @@ func (b *fixture) rebind(k kernel, cycles int) {
 		require.ElementsMatch(b.t, []string{"/dev/dri/card0", "/dev/dri/renderD128"}, c.Nodes)
 	}
 	b.requireMover(k, b.requireClean(k, mark, cycles), cycles)
-	b.copies(proto.CmdM2MF, true)
+	b.copies(proto.CmdM2MF)
 	b.requireNoHoles()
 }
 

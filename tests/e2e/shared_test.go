@@ -48,8 +48,8 @@ func TestSharedCard(t *testing.T) {
 		b.requireNoHoles()
 	})
 	each("copies", func(b *fixture, _ kernel) {
-		b.call(proto.CmdM2MF, proto.CopyArgs{Quick: true}, nil)
-		b.call(proto.CmdCE, proto.CopyArgs{Quick: true}, nil)
+		b.call(proto.CmdM2MF, nil, nil)
+		b.call(proto.CmdCE, nil, nil)
 	})
 	each("semaphores", func(b *fixture, _ kernel) { b.call(proto.CmdSemaphores, nil, nil) })
 	each("load", func(b *fixture, _ kernel) { b.call(proto.CmdLoad, proto.LoadArgs{Bytes: 64 << 10}, nil) })
@@ -58,7 +58,7 @@ func TestSharedCard(t *testing.T) {
 			b := b.in(t)
 			require.NoError(t, b.VM.Reboot(b.ctx))
 			b.sharedProbe(kernelOf(versions[i]))
-			b.call(proto.CmdM2MF, proto.CopyArgs{Quick: true}, nil)
+			b.call(proto.CmdM2MF, nil, nil)
 			b.call(proto.CmdLoad, proto.LoadArgs{Bytes: 64 << 10}, nil)
 		})
 	}

@@ -100,7 +100,7 @@ func (b *fixture) requireFewTraps(k kernel, isVirtual bool) {
 	begin := b.totalTraps()
 	b.requireSilentWaits(k.doorbells)
 	aside := b.totalTraps() - begin
-	b.call(proto.CmdM2MF, proto.CopyArgs{Quick: true}, nil)
+	b.call(proto.CmdM2MF, nil, nil)
 	if isVirtual {
 		aside += b.askedAgain()
 	}

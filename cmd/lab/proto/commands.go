@@ -25,8 +25,8 @@ var Commands = []Command{
 	{CmdSuspend, nil, "suspend to RAM; needs lab.Config.Suspend to wake up"},
 
 	{CmdBOMoves, BOMovesArgs{}, "move a buffer between VRAM and the guest's memory, and verify it"},
-	{CmdM2MF, CopyArgs{}, "copy with M2MF in every way, and verify it"},
-	{CmdCE, CopyArgs{}, "copy with both copy engines in every way, and verify it"},
+	{CmdM2MF, CopyArgs{}, "copy with M2MF each way, and verify it"},
+	{CmdCE, CopyArgs{}, "copy with both copy engines each way, and verify it"},
 	{CmdSemaphores, SemaphoresArgs{}, "release and acquire semaphores"},
 	{CmdFences, FencesArgs{}, "make small submissions, wait for each, and chain copies across channels"},
 	{CmdFault, OffenceArgs{}, "cause an MMU fault, or submit what is not valid, while others copy"},

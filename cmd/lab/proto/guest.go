@@ -10,7 +10,7 @@ const (
 	CmdPCI        = "pci"        // PCIArgs -> PCIResult
 	CmdInterrupts = "interrupts" // InterruptsArgs -> InterruptsResult
 
-	CmdM2MF       = "m2mf"       // CopyArgs -> CopyResult: copies of every route and shape
+	CmdM2MF       = "m2mf"       // CopyArgs -> CopyResult: copies each way between VRAM and the guest's memory
 	CmdCE         = "ce"         // CopyArgs -> CopyResult: likewise, on both engines
 	CmdSemaphores = "semaphores" // SemaphoresArgs -> SemaphoresResult
 	CmdFences     = "fences"     // FencesArgs -> FencesResult
@@ -121,8 +121,7 @@ type InterruptLine struct {
 // CopyArgs are copies to do and verify.
 type CopyArgs struct {
 	Seed  uint64 `json:"seed,omitempty"`
-	Quick bool   `json:"quick,omitempty"` // the short suite
-	Bytes uint32 `json:"bytes,omitempty"` // instead of the suite: copies of so many bytes, 20 each way
+	Bytes uint32 `json:"bytes,omitempty"` // of each copy, which is done 20 times; 0: once each of several sizes
 }
 
 // CopyResult has one entry a case.

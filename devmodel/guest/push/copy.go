@@ -62,9 +62,9 @@ func (b *Buffer) Copy(e Engine, dst, src, n uint64) *Buffer {
 // CopyLines copies a rectangle.
 func (b *Buffer) CopyLines(e Engine, dst, src Surface, lineBytes, lines uint32) *Buffer {
 	if e == M2MF {
-		b.M2MFCopy(e.Object().Subchan, src, dst, lineBytes, lines, 0)
+		b.M2MFCopy(e.Object().Subchan, src, dst, lineBytes, lines)
 	} else {
-		b.CECopy(e.Object().Subchan, src, dst, lineBytes, lines, nil)
+		b.CECopy(e.Object().Subchan, src, dst, lineBytes, lines)
 	}
 	return b
 }
@@ -74,7 +74,7 @@ func (b *Buffer) Inline(dst uint64, words ...uint32) *Buffer {
 	for len(words) > 0 {
 		n := min(len(words), maxInline)
 		bytes := uint32(n * 4)
-		b.M2MFInline(M2MF.Object().Subchan, Surface{VA: dst, Pitch: bytes}, bytes, 1, 0, words[:n])
+		b.M2MFInline(M2MF.Object().Subchan, Surface{VA: dst, Pitch: bytes}, bytes, 1, words[:n])
 		dst, words = dst+uint64(bytes), words[n:]
 	}
 	return b
@@ -85,36 +85,18 @@ func (b *Buffer) Inline(dst uint64, words ...uint32) *Buffer {
 const (
 	CEExec           Method = 0x300
 	CESrcAddressHigh Method = 0x30c // then low, destination high, low, pitches (19 bits), bytes or elements (16 bits), lines (13 bits)
-	CEQueryHigh      Method = 0x338 // then low, then the counter
 )
 
 // Bits of CEExec.
 const (
-	CEExecSrcLinear  = 1 << 4
-	CEExecDstLinear  = 1 << 8
-	CEExecQuery      = 1 << 12
-	CEExecQueryShort = 1 << 13 // the counter word only; else {counter, 0, time lo, time hi}
+	CEExecSrcLinear = 1 << 4
+	CEExecDstLinear = 1 << 8
 )
 
-// CEQuery is the semaphore that a copy releases at its end.
-type CEQuery struct {
-	VA      uint64
-	Counter uint32
-	Short   bool
-}
-
 // CECopy copies lines of lineBytes each.
-func (b *Buffer) CECopy(sc Subchan, src, dst Surface, lineBytes, lines uint32, q *CEQuery) {
+func (b *Buffer) CECopy(sc Subchan, src, dst Surface, lineBytes, lines uint32) {
 	b.Inc(sc, CESrcAddressHigh, hi(src.VA), lo(src.VA), hi(dst.VA), lo(dst.VA), src.Pitch, dst.Pitch, lineBytes, lines)
-	flags := uint32(CEExecSrcLinear | CEExecDstLinear)
-	if q != nil {
-		b.Inc(sc, CEQueryHigh, hi(q.VA), lo(q.VA), q.Counter)
-		flags |= CEExecQuery
-		if q.Short {
-			flags |= CEExecQueryShort
-		}
-	}
-	b.Inc(sc, CEExec, flags)
+	b.Inc(sc, CEExec, CEExecSrcLinear|CEExecDstLinear)
 }
 
 // Methods of MEMORY_TO_MEMORY_FORMAT, class 9039. Source: cl9039.h.
@@ -124,17 +106,13 @@ const (
 	M2MFInlineData Method = 0x304
 	M2MFOffsetInA  Method = 0x30c // as out, then the pitch
 	M2MFPitchOut   Method = 0x318 // then bytes of a line, then lines
-	M2MFSemaphoreA Method = 0x32c // VA 39:32, then 31:0, then the payload
 )
 
 // Bits of M2MFLaunch.
 const (
-	LaunchInline     = 1 << 0
-	LaunchSrcPitch   = 1 << 4
-	LaunchDstPitch   = 1 << 8
-	LaunchFlush      = 1 << 12
-	LaunchSemaphore  = 2 << 12
-	LaunchSemOneWord = 1 << 20
+	LaunchInline   = 1 << 0
+	LaunchSrcPitch = 1 << 4
+	LaunchDstPitch = 1 << 8
 )
 
 // maxInline is how many words follow one header here.
@@ -149,27 +127,21 @@ type Surface struct {
 	Pitch uint32 // bytes from line to line
 }
 
-// M2MFCopy copies lines of lineBytes each from src to dst. flags are completion
-// bits for the launch.
-func (b *Buffer) M2MFCopy(sc Subchan, src, dst Surface, lineBytes, lines, flags uint32) {
+// M2MFCopy copies lines of lineBytes each from src to dst.
+func (b *Buffer) M2MFCopy(sc Subchan, src, dst Surface, lineBytes, lines uint32) {
 	b.Inc(sc, M2MFOffsetOutA, hi(dst.VA), lo(dst.VA))
 	b.Inc(sc, M2MFOffsetInA, hi(src.VA), lo(src.VA), src.Pitch, dst.Pitch, lineBytes, lines)
-	b.Inc(sc, M2MFLaunch, flags|LaunchSrcPitch|LaunchDstPitch)
+	b.Inc(sc, M2MFLaunch, LaunchSrcPitch|LaunchDstPitch)
 }
 
 // M2MFInline writes data, padded to words, to lines of lineBytes at dst.
-func (b *Buffer) M2MFInline(sc Subchan, dst Surface, lineBytes, lines, flags uint32, data []uint32) {
+func (b *Buffer) M2MFInline(sc Subchan, dst Surface, lineBytes, lines uint32, data []uint32) {
 	b.Inc(sc, M2MFOffsetOutA, hi(dst.VA), lo(dst.VA))
 	b.Inc(sc, M2MFPitchOut, dst.Pitch, lineBytes, lines)
-	b.Inc(sc, M2MFLaunch, flags|LaunchInline|LaunchSrcPitch|LaunchDstPitch)
+	b.Inc(sc, M2MFLaunch, LaunchInline|LaunchSrcPitch|LaunchDstPitch)
 	for len(data) > 0 {
 		n := min(len(data), maxInline)
 		b.NonInc(sc, M2MFInlineData, data[:n]...)
 		data = data[n:]
 	}
-}
-
-// M2MFSemaphore sets what a launch with LaunchSemaphore releases.
-func (b *Buffer) M2MFSemaphore(sc Subchan, va uint64, payload uint32) {
-	b.Inc(sc, M2MFSemaphoreA, hi(va), lo(va), payload)
 }

@@ -42,7 +42,6 @@ const (
 	SemAcquireAnd   = 8 // (memory & payload) != 0
 
 	SemSwitch  = 1 << 12 // let another channel run while an acquire fails
-	SemNoWFI   = 1 << 20 // release without waiting for the engines to idle
 	SemOneWord = 1 << 24 // write the payload only; else {payload, 0, time lo, time hi}
 )
 

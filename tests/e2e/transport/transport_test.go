@@ -55,8 +55,8 @@ func TestLibrary(t *testing.T) {
 			s, call := boot(t, testserver.Config{Transport: libvfiouser.New, Machine: lab.Config{Kernel: version, CPUs: k.CPUs}})
 			call(proto.CmdModprobe, proto.ModprobeArgs{Name: "nouveau"}, nil)
 			// The guest program fails a command unless all of its data is right.
-			call(proto.CmdM2MF, proto.CopyArgs{Quick: true, Seed: 1}, nil)
-			call(proto.CmdCE, proto.CopyArgs{Quick: true, Seed: 1}, nil)
+			call(proto.CmdM2MF, proto.CopyArgs{Seed: 1}, nil)
+			call(proto.CmdCE, proto.CopyArgs{Seed: 1}, nil)
 			call(proto.CmdSemaphores, proto.SemaphoresArgs{Seed: 2}, nil)
 			call(proto.CmdFences, proto.FencesArgs{Count: 50}, nil)
 			var irqs proto.InterruptsResult

@@ -1,8 +1,6 @@
 package gpu
 
 import (
-	"fmt"
-
 	"github.com/umbra-gpu/umbra/cmd/lab/proto"
 	"github.com/umbra-gpu/umbra/tests/guests/drm"
 )
@@ -41,15 +39,4 @@ func (e *Env) Open() (Device, error) {
 		return nil, err
 	}
 	return drm.Open(node)
-}
-
-// domainOf reads the "vram" and "gart" of a request.
-func domainOf(s string) (drm.Domain, error) {
-	switch s {
-	case "vram":
-		return drm.DomainVRAM, nil
-	case "gart":
-		return drm.DomainGART, nil
-	}
-	return 0, fmt.Errorf("domain %q: want vram or gart", s)
 }

@@ -190,25 +190,6 @@ func (l *Load) round(k *copier, vram [2]Buffer, want []byte) error {
 	return nil
 }
 
-// verified is a small round of copies on a new client: does the GPU still work?
-func (e *Env) verified() (err error) {
-	k, err := e.copier()
-	if err != nil {
-		return err
-	}
-	defer closeInto(k, &err)
-	for i, r := range routes {
-		j, err := plan(copyCase{Name: r[0] + " to " + r[1], Engine: "m2mf", From: r[0], To: r[1], LineBytes: 4096, Lines: 4}, uint64(i)+77)
-		if err != nil {
-			return err
-		}
-		if out := k.run(j); !out.OK {
-			return fmt.Errorf("%s: %s", out.Name, out.Error)
-		}
-	}
-	return nil
-}
-
 // alive runs one semaphore release on a stream: does its channel go on?
 func alive(s *Stream, page Buffer, payload uint32) error {
 	m, err := page.Bytes()

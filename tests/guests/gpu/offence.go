@@ -45,19 +45,11 @@ var (
 	useCE   = []push.Object{push.CE0.Object()}
 )
 
-func m2mf(b *push.Buffer, src, dst push.Surface) {
-	b.M2MFCopy(subchanM2MF, src, dst, 256, 1, push.LaunchFlush)
-}
-
-func ce(b *push.Buffer, src, dst push.Surface) {
-	b.CECopy(push.CE0.Object().Subchan, src, dst, 256, 1, nil)
-}
-
 var offences = []offence{
-	{name: "m2mf-read", fault: true, objects: useM2MF, emit: func(b *push.Buffer, bad, page push.Surface) { m2mf(b, bad, page) }},
-	{name: "m2mf-write", fault: true, objects: useM2MF, emit: func(b *push.Buffer, bad, page push.Surface) { m2mf(b, page, bad) }},
-	{name: "ce-read", fault: true, objects: useCE, emit: func(b *push.Buffer, bad, page push.Surface) { ce(b, bad, page) }},
-	{name: "ce-write", fault: true, objects: useCE, emit: func(b *push.Buffer, bad, page push.Surface) { ce(b, page, bad) }},
+	{name: "m2mf-read", fault: true, objects: useM2MF, emit: func(b *push.Buffer, bad, page push.Surface) { b.CopyLines(push.M2MF, page, bad, 256, 1) }},
+	{name: "m2mf-write", fault: true, objects: useM2MF, emit: func(b *push.Buffer, bad, page push.Surface) { b.CopyLines(push.M2MF, bad, page, 256, 1) }},
+	{name: "ce-read", fault: true, objects: useCE, emit: func(b *push.Buffer, bad, page push.Surface) { b.CopyLines(push.CE0, page, bad, 256, 1) }},
+	{name: "ce-write", fault: true, objects: useCE, emit: func(b *push.Buffer, bad, page push.Surface) { b.CopyLines(push.CE0, bad, page, 256, 1) }},
 	{name: "semaphore", fault: true, emit: func(b *push.Buffer, bad, _ push.Surface) {
 		b.Semaphore(bad.VA, 1, push.SemRelease|push.SemOneWord)
 	}},
@@ -66,7 +58,7 @@ var offences = []offence{
 	{name: "runaway", fault: true, objects: useM2MF, emit: func(b *push.Buffer, _, page push.Surface) {
 		page.Pitch = 0
 		for range runawayCopies {
-			b.M2MFCopy(subchanM2MF, page, page, runawayLine, push.MaxM2MFLines, push.LaunchFlush)
+			b.CopyLines(push.M2MF, page, page, runawayLine, push.MaxM2MFLines)
 		}
 	}},
 	{name: "host-method", disables: true, says: "ILLEGAL_MTHD", objects: useM2MF, emit: func(b *push.Buffer, _, _ push.Surface) {

@@ -1,6 +1,7 @@
 package gpu
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -25,6 +26,8 @@ type semTest struct {
 }
 
 const (
+	semOffset  = 0x40  // of the semaphore in its page
+	semWords   = 64    // that are guarded
 	markOffset = 0x800 // behind the guarded words
 	markClear  = 0x0badf00d
 	hold       = 20 * time.Millisecond // for which an acquire must not pass
@@ -53,11 +56,9 @@ func (e *Env) Semaphores(a proto.SemaphoresArgs) (_ proto.SemaphoresResult, err 
 	}
 	t.releases()
 	for _, c := range acquireCases {
-		t.check("acquire "+c.name+", already there", func() error { return t.passesAtOnce(c) })
-		t.check("acquire "+c.name+", the CPU releases", func() error { return t.waits(c, push.SemSwitch, t.releaseByCPU) })
 		t.check("acquire "+c.name+", another channel releases", func() error { return t.waits(c, push.SemSwitch, t.releaseByB) })
 	}
-	t.check("acquire without switching", func() error { return t.waits(acquireCases[0], 0, t.releaseByCPU) })
+	t.check("acquire without switching, the CPU releases", func() error { return t.waits(acquireCases[0], 0, t.releaseByCPU) })
 	t.check("non-stall interrupt", func() error { return t.nonStall(e) })
 	if n := len(t.res.Failed); n > 0 {
 		err = fmt.Errorf("%d of %d semaphore checks failed; the first: %s", n, t.res.Checks, t.res.Failed[0])
@@ -92,6 +93,31 @@ func (t *semTest) arm() {
 	word(t.m, markOffset).Store(markClear)
 }
 
+// semFill is what the words around a semaphore hold.
+func semFill(i int) uint32 { return 0xdead0000 | uint32(i) }
+
+func checkSemaphoreWords(m []byte, kind string, payload uint32) error {
+	word := func(i int) uint32 { return binary.LittleEndian.Uint32(m[4*i:]) }
+	const first = semOffset / 4
+	written := map[string]int{"": 0, "one": 1, "four": 4}[kind]
+	for i := range semWords {
+		switch at := i - first; {
+		case at < 0 || at >= written:
+			if word(i) != semFill(i) {
+				return fmt.Errorf("word %d by the semaphore is %#x: nothing may write it", at, word(i))
+			}
+		case at == 0 && word(i) != payload:
+			return fmt.Errorf("semaphore holds %#x, want %#x", word(i), payload)
+		case at == 1 && word(i) != 0:
+			return fmt.Errorf("semaphore word 1 is %#x, want 0", word(i))
+		}
+	}
+	if written == 4 && word(first+2) == semFill(first+2) && word(first+3) == semFill(first+3) {
+		return errors.New("semaphore has no time")
+	}
+	return nil
+}
+
 // releases are those of the host, and of the ends of the 3D and compute pipelines.
 func (t *semTest) releases() {
 	for _, c := range []struct {
@@ -101,11 +127,7 @@ func (t *semTest) releases() {
 	}{
 		{"four", push.Object{}, push.SemRelease},
 		{"one", push.Object{}, push.SemRelease | push.SemOneWord},
-		{"four", push.Object{}, push.SemRelease | push.SemNoWFI},
-		{"one", push.Object{}, push.SemRelease | push.SemOneWord | push.SemNoWFI},
 		{"four", object3D, push.ReportRelease},
-		{"one", object3D, push.ReportRelease | push.ReportOneWord},
-		{"four", objectCompute, push.ReportRelease},
 		{"one", objectCompute, push.ReportRelease | push.ReportOneWord},
 	} {
 		payload := uint32(t.seed.next())
@@ -145,8 +167,6 @@ type acquireCase struct {
 var acquireCases = []acquireCase{
 	{"equal", push.SemAcquireEqual, 7, 3, 8, 7},
 	{"greater or equal", push.SemAcquireGE, 100, 99, 98, 100},
-	{"greater or equal, past it", push.SemAcquireGE, 100, 50, 99, 5000},
-	{"greater or equal, signed difference", push.SemAcquireGE, 5, 0xfffffff0, 0xffffffff, 6},
 	{"and", push.SemAcquireAnd, 0x30, 0x0f, 0x40, 0x20},
 }
 
@@ -174,19 +194,6 @@ func (t *semTest) releaseByB(v uint32) error {
 		return err
 	}
 	return t.b.Flush()
-}
-
-func (t *semTest) passesAtOnce(c acquireCase) error {
-	if err := t.acquire(c, push.SemSwitch, c.passes); err != nil {
-		return err
-	}
-	if err := t.a.Flush(); err != nil {
-		return err
-	}
-	if !t.marked() {
-		return errors.New("the fence came, the mark behind the acquire did not")
-	}
-	return nil
 }
 
 // waits verifies that an acquire holds its channel until release gives the value.
