@@ -42,7 +42,7 @@ func New(cfg Config, vram uint64) (*VGPU, error) {
 		return nil, err
 	}
 	if cfg.ROM == nil {
-		if cfg.ROM, err = firmware.Build(firmware.GF100(firmware.Options{})); err != nil {
+		if cfg.ROM, err = firmware.Build(firmware.Options{}); err != nil {
 			return nil, fmt.Errorf("devmodel: build a VBIOS: %w", err)
 		}
 	}

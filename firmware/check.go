@@ -1,6 +1,9 @@
 package firmware
 
-import "errors"
+import (
+	"errors"
+	"slices"
+)
 
 const (
 	// leastFile is the size that a driver fetches before it reads an image.
@@ -22,24 +25,23 @@ func Check(img *Image, vendor, device uint16) error {
 		fail(0, "file", "0x%x bytes, the card's ROM window has 0x%x", img.Size, romWindow)
 	}
 	first := img.Parts[0]
-	pcir := first.Offset + int(first.Header.PCIR)
-	if first.PCIR.CodeType != CodeX86 {
-		fail(pcir+0x14, "PCIR.CodeType", "the first image has code type %02x (%s), a VBIOS has 00", first.PCIR.CodeType, codeTypeName(uint64(first.PCIR.CodeType)))
+	if first.CodeType != codeX86 {
+		fail(first.pcir.at("CodeType"), "PCIR.CodeType", "the first image has code type %02x (%s), a VBIOS has 00", first.CodeType, codeTypeName(uint64(first.CodeType)))
 	}
-	if first.PCIR.Vendor != vendor || first.PCIR.Device != device {
-		fail(pcir+4, "PCIR.Vendor", "the VBIOS is for PCI device %04x:%04x, the card is %04x:%04x", first.PCIR.Vendor, first.PCIR.Device, vendor, device)
+	if first.Vendor != int(vendor) || first.Device != int(device) {
+		fail(first.pcir.at("Vendor"), "PCIR.Vendor", "the VBIOS is for PCI device %04x:%04x, the card is %04x:%04x", first.Vendor, first.Device, vendor, device)
 	}
-	if img.Description.BITOffset == 0 {
+	if img.BIT == 0 {
 		fail(0, "BIT", "not found, drivers give up without it")
 		return errors.Join(errs...)
 	}
 	for _, id := range []uint8{'i', 'I'} {
 		checkToken(img, id, fail)
 	}
-	if c := img.Description.Clocks; c != nil {
-		for _, want := range []uint8{PLLMemoryRef, PLLMemory} {
-			if !c.has(want) {
-				fail(img.token('C').Offset, "PLL table", "has no entry of type %02x (%s), which drivers look for", want, pllTypeName(uint64(want)))
+	if t := img.token('C'); t != nil && t.Decoded {
+		for _, want := range []uint64{pllMemoryRef, pllMemory} {
+			if !img.hasPLL(want) {
+				fail(t.Offset, "PLL table", "has no entry of type %02x (%s), which drivers look for", want, pllTypeName(want))
 			}
 		}
 	}
@@ -51,7 +53,7 @@ func checkToken(img *Image, id uint8, fail func(int, string, string, ...any)) {
 	t := img.token(id)
 	switch {
 	case t == nil:
-		fail(img.Description.BITOffset, "BIT", "has no token %q (%s), drivers give up without it", id, tokenNames[id])
+		fail(img.BIT, "BIT", "has no token %q (%s), drivers give up without it", id, tokenNames[id])
 	case !t.Decoded:
 		fail(t.Offset, "BIT", "token %q has version %d, which is not understood", id, t.Version)
 	case t.Size < kindOf(t.ID, t.Version).least:
@@ -69,13 +71,10 @@ func (img *Image) token(id uint8) *Token {
 	return nil
 }
 
-func (c *Clocks) has(pllType uint8) bool {
-	for _, pll := range c.PLLs {
-		if pll.Type == pllType {
-			return true
-		}
-	}
-	return false
+func (img *Image) hasPLL(kind uint64) bool {
+	return slices.ContainsFunc(img.Structures, func(s Structure) bool {
+		return s.Name == plls.entry.name && s.field("Type").Value == kind
+	})
 }
 
 // Load parses a user's VBIOS file and checks that it suits the device.

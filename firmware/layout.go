@@ -3,140 +3,91 @@ package firmware
 import (
 	"encoding/binary"
 	"fmt"
-	"reflect"
+	"slices"
 	"strings"
 )
 
-// A row is one field of a structure in the image: a field of a Go structure, an unsigned integer
-// or a string, with tags:
-//
-//	rom:"OFFSET[.WIDTH] [HIGH:LOW] [READING]" means:"MEANING"
-//
-// Offset and width are in bytes, the offset in hexadecimal; the width is the type's if omitted.
-// HIGH:LOW are the bits within the width, both inclusive, all if omitted. READING names one of
-// readings, or is ptr: an offset in the VBIOS, 0 for none.
+// A row is one field of a structure: an unsigned little-endian integer, or text if it is wider than
+// 4 bytes.
 type row struct {
-	index   []int // of the field
-	offset  int
-	width   int
-	hi, lo  int
-	name    string
-	meaning string
-	text    func(uint64) string // prints the value in words, may be nil
-	isPtr   bool
+	offset, width int // in bytes
+	bits          string
+	name          string
+	reading       string // a key of readings, or ""
+	meaning       string
 }
 
-func (r row) whole() bool { return r.lo == 0 && r.hi == r.width*8-1 }
+// ptr is the reading of an offset in the VBIOS, 0 for none. Offsets that count from elsewhere have
+// the reading pointer.
+const ptr = "ptr"
 
-// max is the largest value the field holds.
-func (r row) max() uint64 { return 1<<(r.hi-r.lo+1) - 1 }
+// span returns the bits that the field has of its bytes, both inclusive: row.bits, or all.
+func (r row) span() (hi, lo int) {
+	hi = r.width*8 - 1
+	fmt.Sscanf(r.bits, "%d:%d", &hi, &lo)
+	return hi, lo
+}
 
-// A layout is one structure: its rows and its full size in bytes. T is the Go type that holds its
-// values.
-type layout[T any] struct {
+// A layout is one structure: its rows and its full size in bytes.
+type layout struct {
 	name string
 	size int
 	rows []row
 }
 
-// layoutOf reads the tags of T, whose structure has a name and a size in bytes.
-func layoutOf[T any](name string, size int) layout[T] {
-	l := layout[T]{name: name, size: size}
-	for _, f := range reflect.VisibleFields(reflect.TypeFor[T]()) {
-		tag, ok := f.Tag.Lookup("rom")
-		if !ok {
-			continue
-		}
-		r := row{index: f.Index, name: f.Name, meaning: f.Tag.Get("means"), width: int(f.Type.Size())}
-		words := strings.Fields(tag)
-		if n, _ := fmt.Sscanf(words[0], "%x.%d", &r.offset, &r.width); n == 0 {
-			panic("firmware: " + name + "." + f.Name + ": no offset in its tag")
-		}
-		r.hi = r.width*8 - 1
-		for _, word := range words[1:] {
-			if n, _ := fmt.Sscanf(word, "%d:%d", &r.hi, &r.lo); n == 2 {
-				continue
-			}
-			if r.isPtr = word == "ptr"; r.isPtr {
-				word = "pointer"
-			}
-			if r.text = readings[word]; r.text == nil {
-				panic("firmware: " + name + "." + f.Name + ": unknown reading " + word)
-			}
-		}
-		l.rows = append(l.rows, r)
-	}
-	return l
-}
+// values are fields of a structure by name; the others are 0.
+type values map[string]uint64
 
-// encode writes v's fields into b, which is at least l.size long. at is b's
-// offset in the image, for errors.
-func (l layout[T]) encode(b []byte, at int, v *T) error {
-	val := reflect.ValueOf(v).Elem()
-	for _, r := range l.rows {
-		fv := val.FieldByIndex(r.index)
-		if fv.Kind() == reflect.String {
-			if len(fv.String()) > r.width {
-				return errorf(at+r.offset, l.name+"."+r.name, "%q has %d bytes, the field holds %d", fv.String(), len(fv.String()), r.width)
-			}
-			copy(b[r.offset:r.offset+r.width], fv.String())
-			continue
+// encode writes v into b, which has zeroes. A value without a field, or too large for it, is a bug.
+func (l *layout) encode(b []byte, v values) {
+	for name, x := range v {
+		i := slices.IndexFunc(l.rows, func(r row) bool { return r.name == name })
+		r := l.rows[i]
+		hi, lo := r.span()
+		if x>>(hi-lo+1) != 0 {
+			panic(fmt.Sprintf("firmware: %s.%s: %#x does not fit", l.name, name, x))
 		}
-		x := fv.Uint()
-		if x > r.max() {
-			return errorf(at+r.offset, l.name+"."+r.name, "0x%x does not fit, the largest value is 0x%x", x, r.max())
-		}
-		word := getLE(b[r.offset:], r.width)
-		word = word&^(r.max()<<r.lo) | x<<r.lo
-		putLE(b[r.offset:], r.width, word)
-	}
-	return nil
-}
-
-// decode reads v's fields from b. A field that b is too short for keeps its
-// zero value: older revisions of a structure are prefixes of newer ones.
-func (l layout[T]) decode(b []byte, v *T) {
-	val := reflect.ValueOf(v).Elem()
-	for _, r := range l.rows {
-		if r.offset+r.width > len(b) {
-			continue
-		}
-		fv := val.FieldByIndex(r.index)
-		if fv.Kind() == reflect.String {
-			fv.SetString(strings.TrimRight(string(b[r.offset:r.offset+r.width]), "\x00"))
-			continue
-		}
-		fv.SetUint(getLE(b[r.offset:], r.width) >> r.lo & r.max())
+		putLE(b[r.offset:], r.width, getLE(b[r.offset:], r.width)|x<<lo)
 	}
 }
 
-// show lists the fields that b holds.
-func (l layout[T]) show(b []byte) []Field {
+// decode returns the fields that b holds: older revisions of a structure are prefixes of newer ones.
+func (l *layout) decode(b []byte) []Field {
 	var out []Field
 	for _, r := range l.rows {
 		if r.offset+r.width > len(b) {
 			continue
 		}
-		field := Field{Offset: r.offset, Width: r.width, Name: r.name, Meaning: r.meaning, isPtr: r.isPtr}
-		if !r.whole() {
-			field.Bits = fmt.Sprintf("%d:%d", r.hi, r.lo)
-		}
+		field := Field{Offset: r.offset, Width: r.width, Bits: r.bits, Name: r.name, Meaning: r.meaning, isPtr: r.reading == ptr}
 		if r.width > 4 {
-			s := strings.TrimRight(string(b[r.offset:r.offset+r.width]), "\x00")
-			field.Text = fmt.Sprintf("%q", s)
+			field.Text = fmt.Sprintf("%q", strings.TrimRight(string(b[r.offset:r.offset+r.width]), "\x00"))
 			out = append(out, field)
 			continue
 		}
-		field.Value = getLE(b[r.offset:], r.width) >> r.lo & r.max()
-		digits := (r.hi - r.lo + 4) / 4
-		field.Hex = fmt.Sprintf("%0*x", digits, field.Value)
-		if r.text != nil {
-			field.Text = r.text(field.Value)
+		hi, lo := r.span()
+		field.Value = getLE(b[r.offset:], r.width) >> lo & (1<<(hi-lo+1) - 1)
+		field.Hex = fmt.Sprintf("%0*x", (hi-lo+4)/4, field.Value)
+		if text := readings[r.reading]; text != nil {
+			field.Text = text(field.Value)
 		}
 		out = append(out, field)
 	}
 	return out
 }
+
+// field finds a field by name. A structure that is too short has it as 0.
+func (s *Structure) field(name string) Field {
+	i := slices.IndexFunc(s.Fields, func(f Field) bool { return f.Name == name })
+	if i < 0 {
+		return Field{}
+	}
+	return s.Fields[i]
+}
+
+func (s *Structure) value(name string) int { return int(s.field(name).Value) }
+
+// at is the offset of a field in the file.
+func (s *Structure) at(name string) int { return s.Offset + s.field(name).Offset }
 
 func getLE(b []byte, width int) uint64 {
 	var x uint64
@@ -154,12 +105,7 @@ func putLE(b []byte, width int, x uint64) {
 
 // readings print values in words.
 var readings = map[string]func(uint64) string{
-	"pointer": func(x uint64) string {
-		if x == 0 {
-			return "none"
-		}
-		return fmt.Sprintf("-> %06x", x)
-	},
+	ptr: pointer, "pointer": pointer,
 	"decimal":  func(x uint64) string { return fmt.Sprint(x) },
 	"mhz":      func(x uint64) string { return fmt.Sprintf("%d MHz", x) },
 	"bytes512": func(x uint64) string { return fmt.Sprintf("0x%06x bytes", x*512) },
@@ -169,6 +115,13 @@ var readings = map[string]func(uint64) string{
 	"output": outputTypeName, "memory": memoryTypeName, "pll": pllTypeName,
 	"location": oneOf(map[uint64]string{0: "chip", 1: "board"}),
 	"match":    oneOf(map[uint64]string{0: "by RAM strap"}),
+}
+
+func pointer(x uint64) string {
+	if x == 0 {
+		return "none"
+	}
+	return fmt.Sprintf("-> %06x", x)
 }
 
 // oneOf names the values of a field.

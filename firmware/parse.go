@@ -3,7 +3,6 @@ package firmware
 import (
 	"bytes"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"slices"
 )
@@ -16,9 +15,6 @@ const (
 // Parse reads any VBIOS file: one image, or several in a row, the first of them with a BIT.
 // A mistake that makes drivers fail is an error (an [*Error] with the offset); others are
 // in Image.Warnings. Parse keeps a copy of data.
-//
-// The Description of the result holds the parts that were understood. Build makes an
-// equivalent image of it, with the same tables at other places, not a copy of data.
 func Parse(data []byte) (*Image, error) {
 	if len(data) > maxFile {
 		return nil, errorf(0, "file", "%d bytes is no VBIOS, the largest taken is %d", len(data), maxFile)
@@ -42,11 +38,12 @@ type parser struct {
 	// codeNBSI, if there is one.
 	firstSize, moreData int
 
-	initAt, scriptTable, extraScript int // the 'I' token's data and two of its pointers
+	init       *Structure // the 'I' token's data
+	ramConfigs int        // how many RAM configurations scripts have values for: the 'M' token's Groups
 }
 
 func (p *parser) warn(at int, what, format string, args ...any) {
-	p.img.Warnings = append(p.img.Warnings, Warning{at, what, fmt.Sprintf(format, args...)})
+	p.img.Warnings = append(p.img.Warnings, errorf(at, what, format, args...))
 }
 
 // bytes returns n bytes at a file offset.
@@ -76,46 +73,84 @@ func (p *parser) pointed(ptr, n, from int, what string) (at int, b []byte, err e
 }
 
 // record decodes one structure and keeps it for show.
-func record[T any](p *parser, l layout[T], at int, b []byte, v *T) {
-	l.decode(b, v)
-	s := Structure{Name: l.name, Offset: at, Size: min(len(b), l.size), Fields: l.show(b)}
+func (p *parser) record(l *layout, at int, b []byte) Structure {
+	s := Structure{Name: l.name, Offset: at, Size: min(len(b), l.size), Fields: l.decode(b)}
 	for _, field := range s.Fields {
 		if field.isPtr && p.resolve(int(field.Value)) >= len(p.data) {
 			p.warn(at+field.Offset, l.name+"."+field.Name, "points to 0x%06x, the file ends at 0x%06x", field.Value, len(p.data))
 		}
 	}
 	p.img.Structures = append(p.img.Structures, s)
+	return s
 }
 
-// follow decodes the structure to which the pointer ptr, stored at from, points. At least
-// least bytes of it must be in the file.
-func follow[T any](p *parser, l layout[T], least, ptr, from int, v *T) (at int, err error) {
-	at, _, err = p.pointed(ptr, least, from, l.name)
+// follow decodes the structure to which a field of from points. At least least bytes of it must be
+// in the file.
+func (p *parser) follow(from *Structure, field string, l *layout, least int) (Structure, error) {
+	at, _, err := p.pointed(from.value(field), least, from.at(field), l.name)
 	if err != nil {
-		return at, err
+		return Structure{}, err
 	}
-	record(p, l, at, p.data[at:min(at+l.size, len(p.data))], v)
-	return at, nil
+	return p.record(l, at, p.data[at:min(at+l.size, len(p.data))]), nil
 }
 
-// table returns the entries of the table at at, whose header has been read. sizeAt is the
-// offset of the entry size in the header.
-func (p *parser) table(at, sizeAt int, h tableHeader, headerLeast, entryLeast int, what string) ([][]byte, error) {
-	if int(h.HeaderSize) < headerLeast {
-		return nil, errorf(at+1, what, "header of 0x%02x bytes, at least 0x%02x are needed", h.HeaderSize, headerLeast)
+// table reads what the pointer in a token's data leads to. understood is false if the token has to
+// be kept raw: there is no table, or its version is another.
+func (p *parser) table(t *table, token *Structure) (understood bool, err error) {
+	if token.value(t.pointer) == 0 {
+		p.warn(token.at(t.pointer), token.Name, "%s", t.missing)
+		return !t.needed, nil
 	}
-	if h.Entries > 0 && int(h.EntrySize) < entryLeast {
-		return nil, errorf(at+sizeAt, what, "entries of 0x%02x bytes, at least 0x%02x are needed", h.EntrySize, entryLeast)
-	}
-	b, err := p.bytes(at+int(h.HeaderSize), int(h.Entries)*int(h.EntrySize), what+" entries")
+	h, err := p.follow(token, t.pointer, &t.header, tableHeaderSize)
 	if err != nil {
-		return nil, err
+		return false, err
 	}
-	var out [][]byte
-	for i := range int(h.Entries) {
-		out = append(out, b[i*int(h.EntrySize):(i+1)*int(h.EntrySize)])
+	if v := h.value("Version"); v != int(t.version) {
+		p.warn(h.Offset, t.header.name, "version %02x is not understood, only %02x is", v, t.version)
+		return !t.needed, nil
 	}
-	return out, nil
+	err = p.entries(&h, t.header.size, &t.entry, func(e *Structure) error {
+		if t.limits == nil || e.value("LimitsAt") == 0 {
+			return nil
+		}
+		_, err := p.follow(e, "LimitsAt", t.limits, t.limits.size)
+		return err
+	})
+	if t == &memoryTypes && err == nil {
+		p.checkMemoryTypes(&h)
+	}
+	return err == nil, err
+}
+
+func (p *parser) checkMemoryTypes(h *Structure) {
+	if h.value("Entries") == 0 {
+		p.warn(h.at("Entries"), h.Name, "has no entries: drivers cannot tell the kind of memory")
+	} else if way := h.value("Match"); way != 0 {
+		p.warn(h.at("Match"), h.Name, "is searched in way %02x, only 00 (by RAM strap) is known", way)
+	}
+}
+
+// entries reads the entries behind a header of at least least bytes.
+func (p *parser) entries(h *Structure, least int, entry *layout, each func(*Structure) error) error {
+	size, n, stride := h.value("HeaderSize"), h.value("Entries"), h.value("EntrySize")
+	if size < least {
+		return errorf(h.at("HeaderSize"), h.Name, "header of 0x%02x bytes, at least 0x%02x are needed", size, least)
+	}
+	if n > 0 && stride < entry.size {
+		return errorf(h.at("EntrySize"), h.Name, "entries of 0x%02x bytes, at least 0x%02x are needed", stride, entry.size)
+	}
+	at := h.Offset + size
+	b, err := p.bytes(at, n*stride, h.Name+" entries")
+	if err != nil {
+		return err
+	}
+	for i := range n {
+		e := p.record(entry, at+i*stride, b[i*stride:][:stride])
+		if err := each(&e); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // parts walks the chain of ROM images.
@@ -126,8 +161,7 @@ func (p *parser) parts() error {
 			return err
 		}
 		if err != nil {
-			var e *Error
-			errors.As(err, &e)
+			e := err.(*Error)
 			p.warn(e.Offset, e.What, "%s; the images before it are used", e.Reason)
 			break
 		}
@@ -141,7 +175,7 @@ func (p *parser) parts() error {
 	first := &parts[0]
 	p.firstSize = first.Size
 	for i := range parts[1:] {
-		if parts[1+i].PCIR.CodeType == codeNBSI {
+		if parts[1+i].CodeType == codeNBSI {
 			p.moreData = parts[1+i].Offset
 			break
 		}
@@ -151,11 +185,6 @@ func (p *parser) parts() error {
 	if rest := p.data[end:]; last.Last && len(bytes.Trim(rest, "\x00\xff")) > 0 {
 		p.warn(end, "file", "0x%x bytes follow the last image", len(rest))
 	}
-
-	d := &p.img.Description
-	d.Signature, d.EntryPoint, d.Size, d.PCIROffset = first.Header.Signature, first.Header.EntryPoint, first.Size, int(first.Header.PCIR)
-	d.Vendor, d.Device, d.Class = first.PCIR.Vendor, first.PCIR.Device, first.PCIR.Class
-	d.Revision, d.CodeRevision, d.CodeType = first.PCIR.Revision, first.PCIR.CodeRevision, first.PCIR.CodeType
 	return nil
 }
 
@@ -170,15 +199,13 @@ func (p *parser) part(base int) (*Part, error) {
 	}
 	if base == 0 {
 		// Only here is there an NVIDIA header; a shorter file fails below, on its size.
-		b = p.data[:min(romHeaderLayout.size, len(p.data))]
+		b = p.data[:min(romHeader.size, len(p.data))]
 	}
-	part := &Part{Offset: base}
-	record(p, romHeaderLayout, base, b, &part.Header)
-
-	if part.Header.PCIR == 0 {
-		return nil, errorf(base+0x18, "ROM header.PCIR", "is 0, there is no PCI data structure")
+	header := p.record(&romHeader, base, b)
+	if header.value("PCIR") == 0 {
+		return nil, errorf(header.at("PCIR"), "ROM header.PCIR", "is 0, there is no PCI data structure")
 	}
-	at := base + int(part.Header.PCIR)
+	at := base + header.value("PCIR")
 	b, err = p.bytes(at, pcirShort, "PCIR")
 	if err != nil {
 		return nil, err
@@ -188,27 +215,32 @@ func (p *parser) part(base int) (*Part, error) {
 	default:
 		return nil, errorf(at, "PCIR", "the signature is %08x, want %08x (PCIR)", sig, uint32(signaturePCIR))
 	}
-	if getLE(b[0x0a:], 2) >= uint64(pcirLayout.size) {
-		b = p.data[at:min(at+pcirLayout.size, len(p.data))]
+	if getLE(b[0x0a:], 2) >= uint64(pcir.size) {
+		b = p.data[at:min(at+pcir.size, len(p.data))]
 	}
-	record(p, pcirLayout, at, b, &part.PCIR)
-	part.Size, part.Last = int(part.PCIR.ImageLength)*512, part.PCIR.Indicator&indicatorLast != 0
-
-	sizeAt := at + 0x10
-	if part.PCIR.CodeType == codeEND {
+	s := p.record(&pcir, at, b)
+	part := &Part{
+		Offset: base, Vendor: s.value("Vendor"), Device: s.value("Device"), Class: s.value("Class"), CodeType: s.value("CodeType"),
+		dcb: header.value("DCB"), pcir: s,
+	}
+	size := s // has the image's size and mark
+	if part.CodeType == codeEND {
 		part.Last = true
-	} else if nat, ok := p.npde(at+int(part.PCIR.Length), part); ok {
-		sizeAt = nat + 0x08
+	} else if e, ok := p.npde(at + s.value("Length")); ok {
+		size = e
 	}
+	part.Size = size.value("ImageLength") * 512
+	part.Last = part.Last || size.value("Indicator")&indicatorLast != 0
 	if part.Size == 0 {
-		return nil, errorf(sizeAt, "image length", "is 0")
+		return nil, errorf(size.at("ImageLength"), "image length", "is 0")
 	}
 	body, err := p.bytes(base, part.Size, "image")
 	if err != nil {
-		return nil, errorf(sizeAt, "image length", "the image at 0x%06x has 0x%x bytes, the file only 0x%x more: it was cut short", base, part.Size, len(p.data)-base)
+		return nil, errorf(size.at("ImageLength"), "image length",
+			"the image at 0x%06x has 0x%x bytes, the file only 0x%x more: it was cut short", base, part.Size, len(p.data)-base)
 	}
-	if int(part.Header.PCIR)+len(b) > part.Size {
-		return nil, errorf(base+0x18, "ROM header.PCIR", "0x%04x lies outside the image of 0x%x bytes", part.Header.PCIR, part.Size)
+	if at-base+len(b) > part.Size {
+		return nil, errorf(header.at("PCIR"), "ROM header.PCIR", "0x%04x lies outside the image of 0x%x bytes", at-base, part.Size)
 	}
 	part.Checksum = sum8(body)
 	if part.checked() && part.Checksum != 0 {
@@ -219,7 +251,7 @@ func (p *parser) part(base int) (*Part, error) {
 
 func (p *parser) checkSignature(base int) error {
 	sig := uint16(getLE(p.data[base:], 2))
-	if sig == SignatureROM || base > 0 && (sig == signatureROM77 || sig == signatureNV) {
+	if sig == signatureROM || base > 0 && (sig == signatureROM77 || sig == signatureNV) {
 		return nil
 	}
 	if base == 0 && getLE(p.data, 4) == signatureNVGI {
@@ -235,7 +267,7 @@ func (p *parser) checkSignature(base int) error {
 // firstROM is the offset of the image in the file, if not 0.
 func (p *parser) firstROM() string {
 	for at := 512; at+romHeaderShort <= len(p.data); at += 512 {
-		if getLE(p.data[at:], 2) != SignatureROM {
+		if getLE(p.data[at:], 2) != signatureROM {
 			continue
 		}
 		pcir := at + int(getLE(p.data[at+0x18:], 2))
@@ -247,16 +279,13 @@ func (p *parser) firstROM() string {
 }
 
 // npde reads the NVIDIA extension of PCIR, which ends at end, if there is one.
-func (p *parser) npde(end int, part *Part) (at int, ok bool) {
-	at = (end + 15) &^ 15
-	b, err := p.bytes(at, npdeLayout.size, "NPDE")
+func (p *parser) npde(end int) (Structure, bool) {
+	at := (end + 15) &^ 15
+	b, err := p.bytes(at, npde.size, "NPDE")
 	if err != nil || getLE(b, 4) != signatureNPDE {
-		return 0, false
+		return Structure{}, false
 	}
-	part.NPDE = new(NPDE)
-	record(p, npdeLayout, at, b, part.NPDE)
-	part.Size, part.Last = int(part.NPDE.ImageLength)*512, part.NPDE.Indicator&indicatorLast != 0
-	return at, true
+	return p.record(&npde, at, b), true
 }
 
 // bit reads the BIOS Information Table, which may be anywhere.
@@ -266,83 +295,99 @@ func (p *parser) bit() error {
 		p.warn(0, "BIT", "not found: the VBIOS is of a board before GeForce 6, or not NVIDIA's")
 		return nil
 	}
-	var h BITHeader
-	b, err := p.bytes(base, bitHeaderLayout.size, "BIT header")
+	b, err := p.bytes(base, bitHeader.size, "BIT header")
 	if err != nil {
 		return err
 	}
-	record(p, bitHeaderLayout, base, b, &h)
-	if int(h.HeaderSize) < bitHeaderLayout.size {
-		return errorf(base+8, "BIT header", "0x%02x bytes long, at least 0x%02x are needed", h.HeaderSize, bitHeaderLayout.size)
+	h := p.record(&bitHeader, base, b)
+	size, n, stride := h.value("HeaderSize"), h.value("Tokens"), h.value("TokenSize")
+	if size < bitHeader.size {
+		return errorf(base+8, "BIT header", "0x%02x bytes long, at least 0x%02x are needed", size, bitHeader.size)
 	}
-	if h.Tokens > 0 && int(h.TokenSize) < bitTokenLayout.size {
-		return errorf(base+9, "BIT header", "tokens of 0x%02x bytes, at least 0x%02x are needed", h.TokenSize, bitTokenLayout.size)
+	if n > 0 && stride < tokenSize {
+		return errorf(base+9, "BIT header", "tokens of 0x%02x bytes, at least 0x%02x are needed", stride, tokenSize)
 	}
-	table, err := p.bytes(base, int(h.HeaderSize)+int(h.Tokens)*int(h.TokenSize), "BIT")
+	bit, err := p.bytes(base, size+n*stride, "BIT")
 	if err != nil {
 		return err
 	}
-	if s := sum8(table[:h.HeaderSize]); s != 0 {
+	if s := sum8(bit[:size]); s != 0 {
 		p.warn(base+0x0b, "BIT header", "its bytes add up to %02x, not 00", s)
 	}
-	if h.Version != bitVersion {
-		p.warn(base+6, "BIT header", "version %04x, only %04x is known", h.Version, bitVersion)
+	if v := h.value("Version"); v != bitVersion {
+		p.warn(base+6, "BIT header", "version %04x, only %04x is known", v, bitVersion)
 	}
-	p.img.Description.BITOffset = base
-	seen := map[uint8]bool{}
-	for i := range int(h.Tokens) {
-		at := int(h.HeaderSize) + i*int(h.TokenSize)
-		var t bitToken
-		bitTokenLayout.decode(table[at:], &t)
-		if seen[t.ID] {
-			p.warn(base+at, "BIT", "token %q comes again, drivers use the first", t.ID)
-		}
-		if err := p.token(t, base+at, !seen[t.ID]); err != nil {
+	p.img.BIT = base
+	for i := range n {
+		at := size + i*stride
+		if err := p.token(bit[at:], base+at); err != nil {
 			return err
 		}
-		seen[t.ID] = true
 	}
 	return nil
 }
 
-// token reads the data of one BIT token at offset from.
-func (p *parser) token(t bitToken, from int, first bool) error {
-	name := fmt.Sprintf("BIT %q", t.ID)
-	kind := kindOf(t.ID, t.Version)
-	if !first {
+// token reads the BIT token b, which is at offset from, and its data.
+func (p *parser) token(b []byte, from int) error {
+	tok := Token{ID: b[0], Version: b[1], Size: int(getLE(b[2:], 2)), Name: tokenNames[b[0]]}
+	at := int(getLE(b[4:], 2))
+	tok.Offset = p.resolve(at)
+	name := fmt.Sprintf("BIT %q", tok.ID)
+	kind := kindOf(tok.ID, tok.Version)
+	if p.img.token(tok.ID) != nil {
+		p.warn(from, "BIT", "token %q comes again, drivers use the first", tok.ID)
 		kind = nil
 	}
-	tok := Token{ID: t.ID, Version: t.Version, Offset: p.resolve(int(t.Pointer)), Size: int(t.Size), Name: tokenNames[t.ID]}
-	var b []byte
-	if t.Size > 0 {
+	if tok.Size > 0 {
 		var err error
-		if _, b, err = p.pointed(int(t.Pointer), int(t.Size), from+4, name+" data"); err != nil {
+		if _, tok.Data, err = p.pointed(at, tok.Size, from+4, name+" data"); err != nil {
 			if kind != nil {
 				return err
 			}
-			e := err.(*Error)
-			p.warn(e.Offset, e.What, "%s", e.Reason)
-			b = nil
+			p.img.Warnings = append(p.img.Warnings, err.(*Error))
 		}
 	}
-	tok.Data = b
-	if kind != nil && len(b) == 0 {
+	if kind != nil && len(tok.Data) == 0 {
 		p.warn(from+2, name, "has no data")
 		kind = nil
 	}
 	if kind != nil {
-		if len(b) < kind.least {
-			p.warn(from+2, name, "0x%02x bytes of data, drivers need 0x%02x", len(b), kind.least)
+		if len(tok.Data) < kind.least {
+			p.warn(from+2, name, "0x%02x bytes of data, drivers need 0x%02x", len(tok.Data), kind.least)
 		}
-		understood, err := kind.parse(p, &p.img.Description, tokenData{tok.Offset, b})
+		understood, err := p.known(kind, &tok)
 		if err != nil {
 			return err
 		}
 		tok.Decoded = understood
 	}
 	p.img.Tokens = append(p.img.Tokens, tok)
-	if !tok.Decoded {
-		p.img.Description.Other = append(p.img.Description.Other, RawToken{t.ID, t.Version, b})
+	return nil
+}
+
+// known reads the data of a token of a known kind, and what it leads to.
+func (p *parser) known(kind *tokenKind, tok *Token) (understood bool, err error) {
+	s := p.record(&kind.layout, tok.Offset, tok.Data)
+	if kind.table != nil {
+		if understood, err = p.table(kind.table, &s); !understood || err != nil {
+			return false, err
+		}
+	}
+	switch tok.ID {
+	case 'i':
+		p.img.Version = fmt.Sprintf("%02x.%02x.%02x.%02x.%02x",
+			s.value("Major"), s.value("Chip"), s.value("Minor"), s.value("Micro"), s.value("Patch"))
+	case 'I':
+		p.init = &s
+	case 'M':
+		p.ramConfigs = s.value("Groups")
+	}
+	return true, nil
+}
+
+func kindOf(id, version uint8) *tokenKind {
+	if k := tokenKinds[id]; k != nil && k.version == version {
+		return k
 	}
 	return nil
 }
@@ -350,14 +395,13 @@ func (p *parser) token(t bitToken, from int, first bool) error {
 // scripts decodes the init scripts. It runs after all tokens are read, for
 // instruction sizes depend on the 'M' token.
 func (p *parser) scripts() error {
-	d := &p.img.Description
-	if d.Init == nil {
+	if p.init == nil {
 		return nil
 	}
-	configs, left := d.ramConfigs(), maxInstructions
-	if p.scriptTable != 0 {
+	left := maxInstructions
+	if at := p.init.value("ScriptTable"); at != 0 {
 		for i := 0; ; i++ {
-			from := p.resolve(p.scriptTable) + 2*i
+			from := p.resolve(at) + 2*i
 			b, err := p.bytes(from, 2, "init script table")
 			if err != nil {
 				return err
@@ -370,31 +414,23 @@ func (p *parser) scripts() error {
 				p.warn(from, "init script table", "more than %d scripts, the rest is left out", maxScripts)
 				break
 			}
-			code, err := p.script(fmt.Sprintf("script %d", i), ptr, from, configs, &left)
-			if err != nil {
+			if err := p.script(fmt.Sprintf("script %d", i), ptr, from, &left); err != nil {
 				return err
 			}
-			d.Init.Scripts = append(d.Init.Scripts, code)
 		}
 	}
-	if p.extraScript != 0 {
-		code, err := p.script("extra script", p.extraScript, p.initAt+0x0e, configs, &left)
-		if err != nil {
-			return err
-		}
-		if len(code) > 0 {
-			d.Init.Extra = code
-		}
+	if at := p.init.value("ExtraScript"); at != 0 {
+		return p.script("extra script", at, p.init.at("ExtraScript"), &left)
 	}
 	return nil
 }
 
-func (p *parser) script(name string, ptr, from, configs int, left *int) (HexBytes, error) {
+func (p *parser) script(name string, ptr, from int, left *int) error {
 	at, _, err := p.pointed(ptr, 1, from, name)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	ins, err := decodeScript(p.data[at:], at, configs, *left)
+	ins, err := decodeScript(p.data[at:], at, p.ramConfigs, *left)
 	*left -= len(ins)
 	end := at
 	if err != nil {
@@ -405,14 +441,13 @@ func (p *parser) script(name string, ptr, from, configs int, left *int) (HexByte
 		last := ins[len(ins)-1]
 		end = last.Offset + last.Size
 	}
-	s := Script{Name: name, Offset: at, Code: p.data[at:end:end], Instructions: ins}
-	p.img.Scripts = append(p.img.Scripts, s)
-	return s.Code, nil
+	p.img.Scripts = append(p.img.Scripts, Script{Name: name, Offset: at, Code: p.data[at:end:end], Instructions: ins})
+	return nil
 }
 
 // dcb reads the device control block.
 func (p *parser) dcb() error {
-	ptr := int(p.img.Parts[0].Header.DCB)
+	ptr := p.img.Parts[0].dcb
 	if ptr == 0 {
 		p.warn(0x36, "DCB", "not found: drivers warn about each table they miss")
 		return nil
@@ -429,25 +464,12 @@ func (p *parser) dcb() error {
 		p.warn(at+6, "DCB", "the signature is %08x, want %08x: drivers ignore the DCB", sig, uint32(dcbSignature))
 		return nil
 	}
-	size := int(b[1])
-	if size < dcbHeaderLeast {
-		return errorf(at+1, "DCB", "header of 0x%02x bytes, at least 0x%02x are needed", size, dcbHeaderLeast)
+	if b[1] < dcbHeaderLeast {
+		return errorf(at+1, "DCB", "header of 0x%02x bytes, at least 0x%02x are needed", b[1], dcbHeaderLeast)
 	}
-	if b, err = p.bytes(at, min(size, dcbLayout.size), "DCB"); err != nil {
+	if b, err = p.bytes(at, min(int(b[1]), dcb.size), "DCB"); err != nil {
 		return err
 	}
-	d := &DCB{Offset: at}
-	record(p, dcbLayout, at, b, d)
-	entries, err := p.table(at, 3, tableHeader{d.Version, d.HeaderSize, d.EntrySize, d.Entries}, dcbHeaderLeast, dcbOutputLayout.size, "DCB")
-	if err != nil {
-		return err
-	}
-	for i, b := range entries {
-		var out DCBOutput
-		record(p, dcbOutputLayout, at+size+i*int(d.EntrySize), b, &out)
-		d.Outputs = append(d.Outputs, out)
-	}
-	d.HeaderSize, d.Entries, d.EntrySize, d.Signature = 0, 0, 0, 0 // Build sets them
-	p.img.Description.DCB = d
-	return nil
+	h := p.record(&dcb, at, b)
+	return p.entries(&h, dcbHeaderLeast, &dcbOutput, func(*Structure) error { return nil })
 }

@@ -2,6 +2,7 @@ package firmware
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -42,15 +43,11 @@ func columns(w io.Writer, rows ...string) {
 }
 
 func showSummary(w io.Writer, img *Image) {
-	d := &img.Description
-	version := "unknown"
-	if d.Info != nil {
-		version = d.Info.Version()
-	}
+	first := img.Parts[0]
 	fmt.Fprintln(w, "VBIOS")
 	columns(w,
-		fmt.Sprintf("for\t%04x:%04x, class %06x (%s)", d.Vendor, d.Device, d.Class, className(uint64(d.Class))),
-		"version\t"+version,
+		fmt.Sprintf("for\t%04x:%04x, class %06x (%s)", first.Vendor, first.Device, first.Class, className(uint64(first.Class))),
+		"version\t"+cmp.Or(img.Version, "unknown"),
 		fmt.Sprintf("size\t0x%06x (%d bytes)", img.Size, img.Size),
 		fmt.Sprintf("sha256\t%x", []byte(img.SHA256)),
 		fmt.Sprintf("warnings\t%d", len(img.Warnings)),
@@ -73,7 +70,7 @@ func showParts(w io.Writer, parts []Part) {
 			last = "last"
 		}
 		rows = append(rows, fmt.Sprintf("%06x\t%06x\t%04x:%04x\t%02x %s\t%s\t%s",
-			p.Offset, p.Size, p.PCIR.Vendor, p.PCIR.Device, p.PCIR.CodeType, codeTypeName(uint64(p.PCIR.CodeType)), checksum, last))
+			p.Offset, p.Size, p.Vendor, p.Device, p.CodeType, codeTypeName(uint64(p.CodeType)), checksum, last))
 	}
 	columns(w, rows...)
 }
@@ -82,7 +79,7 @@ func showTokens(w io.Writer, img *Image) {
 	if len(img.Tokens) == 0 {
 		return
 	}
-	fmt.Fprintf(w, "\nBIOS Information Table at %06x\n", img.Description.BITOffset)
+	fmt.Fprintf(w, "\nBIOS Information Table at %06x\n", img.BIT)
 	rows := []string{"token\tversion\toffset\tsize\tholds\t"}
 	for _, t := range img.Tokens {
 		note := ""
@@ -144,12 +141,12 @@ func showRaw(w io.Writer, tokens []Token) {
 	}
 }
 
-func showWarnings(w io.Writer, warnings []Warning) {
+func showWarnings(w io.Writer, warnings []*Error) {
 	if len(warnings) == 0 {
 		return
 	}
 	fmt.Fprintln(w, "\nWarnings")
 	for _, warning := range warnings {
-		fmt.Fprintf(w, "  %s\n", warning)
+		fmt.Fprintf(w, "  %s\n", warning.text())
 	}
 }

@@ -43,7 +43,7 @@ func newBoard(f *config.Face, vram config.Size, where func(key string) string) (
 	}
 	if f.ROM == "" {
 		var err error
-		out.rom, err = firmware.Build(firmware.GF100(firmware.Options{Device: uint16(f.Device)}))
+		out.rom, err = firmware.Build(firmware.Options{Device: uint16(f.Device)})
 		return out, err
 	}
 	data, err := config.ReadInput(f.ROM)

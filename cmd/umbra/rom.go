@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 
 	"github.com/umbra-gpu/umbra/cmd/config"
 	"github.com/umbra-gpu/umbra/firmware"
@@ -64,13 +65,13 @@ func (c *romBuildCmd) Run(out output) error {
 	if kind, ok := memoryKinds[c.Memory]; ok {
 		o.MemoryType = &kind
 	}
-	d := firmware.GF100(o)
 	for _, token := range c.Without {
-		if len(token) != 1 || !d.RemoveToken(token[0]) {
+		if len(token) != 1 || !strings.Contains(firmware.Tokens, token) || strings.Contains(o.Without, token) {
 			return &config.Error{Where: "--without", Value: token, Reason: "the image has no such BIT token; rom show lists them"}
 		}
+		o.Without += token
 	}
-	data, err := firmware.Build(d)
+	data, err := firmware.Build(o)
 	if err != nil {
 		return err
 	}
@@ -78,7 +79,8 @@ func (c *romBuildCmd) Run(out output) error {
 	if err != nil {
 		return fmt.Errorf("the image built does not parse: %w", err)
 	}
-	if err := firmware.Check(img, gf100.VendorID, d.Device); err != nil {
+	board := img.Parts[0]
+	if err := firmware.Check(img, gf100.VendorID, uint16(board.Device)); err != nil {
 		fmt.Fprintf(out.stderr, "umbra: warning: a driver cannot use this image:\n%v\n", err)
 	}
 	switch c.Output {
@@ -95,6 +97,6 @@ func (c *romBuildCmd) Run(out output) error {
 			return err
 		}
 	}
-	_, err = fmt.Fprintf(out.stdout, "%s: %d bytes for %04x:%04x, sha256 %x\n", c.Output, len(data), d.Vendor, d.Device, []byte(img.SHA256))
+	_, err = fmt.Fprintf(out.stdout, "%s: %d bytes for %04x:%04x, sha256 %x\n", c.Output, len(data), board.Vendor, board.Device, []byte(img.SHA256))
 	return err
 }

@@ -135,7 +135,7 @@ func New(cfg Config) (*Card, error) {
 		return nil, fmt.Errorf("software card: %w", err)
 	}
 	if cfg.ROM == nil {
-		if cfg.ROM, err = firmware.Build(firmware.GF100(firmware.Options{})); err != nil {
+		if cfg.ROM, err = firmware.Build(firmware.Options{}); err != nil {
 			return nil, fmt.Errorf("software card: build its VBIOS: %w", err)
 		}
 	}
