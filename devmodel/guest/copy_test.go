@@ -26,41 +26,6 @@ func buffer(t testing.TB, g *guest.Guest, s *guest.Space, va, n uint64, ram bool
 	return b
 }
 
-func TestWaysToWait(t *testing.T) {
-	for name, cfg := range map[string]guest.Config{
-		"MSI": {}, "INTx": {Interrupts: guest.INTx}, "registers": {Interrupts: guest.None},
-		"MSI, multi": {Access: guest.Multi}, "MSI, replied": {Access: guest.Replied},
-	} {
-		t.Run(name, func(t *testing.T) {
-			b := newBoard(t)
-			g := b.attach(t, cfg)
-			s, ch := channel(t, g, 1)
-			buffer(t, g, s, srcVA, 1<<20, true, guest.Small)
-			buffer(t, g, s, dstVA, 1<<20, true, guest.Small)
-			for i := range 20 {
-				require.NoError(t, ch.Copy(guest.CopyEngines[i%3], dstVA, srcVA, 1<<20))
-				f, err := ch.Fence()
-				require.NoError(t, err)
-				wait := g.Wait
-				if i%4 == 3 {
-					wait = g.Poll
-				}
-				require.NoError(t, wait(f))
-			}
-			nonStall := 0
-			for _, e := range g.Events() {
-				if e.NonStall {
-					nonStall++
-				}
-			}
-			if cfg.Interrupts != guest.None {
-				require.NotZero(t, nonStall, "every wait was lucky: nothing came by interrupt")
-				require.NotZero(t, b.card.Stats().Interrupts.Load())
-			}
-		})
-	}
-}
-
 // A view with a limit sees the directory only so far.
 func TestViewLimit(t *testing.T) {
 	g := newBoard(t).attach(t, guest.Config{})
@@ -100,24 +65,6 @@ func TestSemaphoresBetweenChannels(t *testing.T) {
 	require.NoError(t, g.Wait(fb))
 	require.NoError(t, g.Wait(fa))
 	require.Equal(t, byte(7), sem.Data[16])
-}
-
-// The ring and the pushbuffer go round many times.
-func TestRingWraps(t *testing.T) {
-	g := newBoard(t).attach(t, guest.Config{})
-	s, err := g.NewSpace()
-	require.NoError(t, err)
-	ch, err := g.NewChannelWith(127, s, guest.ChannelConfig{RingLog2: 3, Push: 4096})
-	require.NoError(t, err)
-	dst := buffer(t, g, s, dstVA, 4096, true, guest.Small)
-	for i := range 200 {
-		var p guest.Push
-		require.NoError(t, ch.Submit(p.Inline(dstVA+uint64(i)*4, uint32(i)*0x01010101).Words...))
-	}
-	require.NoError(t, ch.Finish())
-	for i := range 200 {
-		require.Equal(t, byte(i), dst.Data[i*4])
-	}
 }
 
 // Dozens of guests, each with its card, in one process leak nothing.

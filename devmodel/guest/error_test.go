@@ -9,61 +9,7 @@ import (
 	"github.com/umbra-gpu/umbra/devmodel/guest"
 	"github.com/umbra-gpu/umbra/devmodel/guest/push"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
-	"github.com/umbra-gpu/umbra/shadowpt"
 )
-
-// A faulting channel is reported and stopped; another channel continues.
-func TestFaults(t *testing.T) {
-	const (
-		readOnlyVA = 0x3000_0000
-		superVA    = 0x3100_0000
-		emptyVA    = 0x3200_0000 // its table is there
-		noTableVA  = 0x9000_0000
-	)
-	for i, c := range []struct {
-		name     string
-		dst, src uint64
-		va       uint64
-		write    bool
-		reason   shadowpt.Reason
-	}{
-		{"write of a read-only page", readOnlyVA, srcVA, readOnlyVA, true, shadowpt.PageReadOnly},
-		{"read of a supervisor page", dstVA, superVA, superVA, false, shadowpt.PageSystemOnly},
-		{"read of an unmapped page", dstVA, emptyVA, emptyVA, false, shadowpt.PageNotPresent},
-		{"write without a table", noTableVA, srcVA, noTableVA, true, shadowpt.PTNotPresent},
-		{"read that runs off its page", dstVA, srcVA + 4096 - 16, srcVA + 4096, false, shadowpt.PageNotPresent},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			e := guest.CopyEngines[i%len(guest.CopyEngines)]
-			g := newBoard(t).attach(t, guest.Config{})
-			s, ch := channel(t, g, 3)
-			other, err := g.NewChannel(4, s)
-			require.NoError(t, err)
-			buffer(t, g, s, srcVA, 4096, true, guest.Small)
-			dst := buffer(t, g, s, dstVA, 4096, false, guest.Small)
-			buffer(t, g, s, readOnlyVA, 4096, false, guest.ReadOnly)
-			buffer(t, g, s, superVA, 4096, false, guest.Supervisor)
-
-			require.NoError(t, ch.Copy(e, c.dst, c.src, 64))
-			var stopped *guest.ChannelError
-			require.ErrorAs(t, ch.Finish(), &stopped)
-			f := stopped.Fault
-			require.Equal(t, 3, f.Channel)
-			require.Equal(t, ch.Instance(), f.Inst)
-			require.Equal(t, c.va, f.VA)
-			require.Equal(t, c.write, f.Write)
-			require.Equal(t, c.reason, f.Reason)
-
-			require.NoError(t, other.Copy(e, dstVA, srcVA, 4096))
-			require.NoError(t, other.Finish())
-			require.Equal(t, noise(srcVA>>12, 4096), contents(t, dst))
-			require.NoError(t, ch.Close())
-			again, err := g.NewChannel(3, s)
-			require.NoError(t, err)
-			require.NoError(t, again.Finish())
-		})
-	}
-}
 
 // pbdmaErrors waits until a PBDMA has reported something.
 func pbdmaErrors(t *testing.T, g *guest.Guest) (es []guest.PBDMAError) {
