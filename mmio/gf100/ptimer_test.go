@@ -84,6 +84,11 @@ func TestAlarmInThePast(t *testing.T) {
 	at, armed := b.face.NextAlarm()
 	require.True(t, armed)
 	require.Equal(t, b.now+1<<32-32, at)
+
+	// A driver that sets the time does not lose the alarm.
+	b.Write32(regTimeLow, uint32(b.now)-128)
+	at, _ = b.face.NextAlarm()
+	require.Equal(t, b.now+96, at)
 }
 
 // The alarm's due time against stepping the comparator through every tick.
