@@ -67,6 +67,24 @@ func TestSemaphoresBetweenChannels(t *testing.T) {
 	require.Equal(t, byte(7), sem.Data[16])
 }
 
+// The ring and the pushbuffer go round many times.
+func TestRingWraps(t *testing.T) {
+	g := newBoard(t).attach(t, guest.Config{})
+	s, err := g.NewSpace()
+	require.NoError(t, err)
+	ch, err := g.NewChannelWith(127, s, guest.ChannelConfig{RingLog2: 3, Push: 4096})
+	require.NoError(t, err)
+	dst := buffer(t, g, s, dstVA, 4096, true, guest.Small)
+	for i := range 200 {
+		var p guest.Push
+		require.NoError(t, ch.Submit(p.Inline(dstVA+uint64(i)*4, uint32(i)*0x01010101).Words...))
+	}
+	require.NoError(t, ch.Finish())
+	for i := range 200 {
+		require.Equal(t, byte(i), dst.Data[i*4])
+	}
+}
+
 // Dozens of guests, each with its card, in one process leak nothing.
 func TestManyGuestsLeakNothing(t *testing.T) {
 	fds := func() int {
