@@ -176,16 +176,12 @@ func (r *run) inProcess(ctx context.Context) {
 		if !r.asked(s.name) {
 			continue
 		}
-		setups := r.setups
-		if s.setups != nil {
-			setups = s.setups
-		}
 		for _, c := range s.cases(r.Quick) {
 			if ctx.Err() != nil {
 				return
 			}
 			r.say("%s %s", s.name, c.name)
-			err := c.measure(ctx, r.rounds, setups, func(setup *setup, values []benchfmt.Value) {
+			err := c.measure(ctx, r.rounds, r.setups, func(setup *setup, values []benchfmt.Value) {
 				r.out.add(Key{process, s.name, c.name, setup.name}, values)
 			})
 			if err != nil && ctx.Err() == nil {

@@ -22,11 +22,8 @@ func TestEveryScenario(t *testing.T) {
 	require.Empty(t, r.Errors)
 	for _, s := range scenarios {
 		for _, c := range s.cases(true) {
-			here := s.setups
-			if here == nil {
-				here, err = choose(names)
-				require.NoError(t, err)
-			}
+			here, err := choose(names)
+			require.NoError(t, err)
 			for i := range here {
 				if s.name == "traps" && here[i].name == "all" { // reaches what it maps without a trap
 					continue

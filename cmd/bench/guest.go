@@ -14,7 +14,7 @@ import (
 // socket as QEMU does, and does what drivers and their programs do. It verifies what it moves.
 // Busy work is copies inside VRAM by a copy engine, of the same number of bytes with every set-up.
 var scenarios = []scenario{
-	probe, suspend, contexts, copies, program, submit, doorbell, tables, growth, crowd, neighbour, traps, transport,
+	probe, suspend, contexts, copies, program, submit, doorbell, tables, growth, crowd, neighbour, traps,
 }
 
 var le = binary.LittleEndian

@@ -20,7 +20,7 @@ const (
 func (r *Results) Plot(w io.Writer) error {
 	const base = passThrough
 	groups := keep(r.groups(base), func(g group) bool {
-		return g.ratio != nil && g.setup != base && g.title != transportTitle && g.ratio.Center > 0
+		return g.ratio != nil && g.setup != base && g.ratio.Center > 0
 	})
 	if len(groups) == 0 {
 		return fmt.Errorf("there is nothing to draw: no set-up was measured beside %s", base)

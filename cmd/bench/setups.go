@@ -7,8 +7,6 @@ import (
 	"strings"
 
 	"github.com/umbra-gpu/umbra/cmd/config"
-	"github.com/umbra-gpu/umbra/cmd/serve"
-	"github.com/umbra-gpu/umbra/vfiouser/libvfiouser"
 )
 
 // setup is one way to serve a GPU, in the words of the configuration file.
@@ -19,20 +17,16 @@ type setup struct {
 	sync, scan  string // shadow.sync, shadow.scan
 	barMap      string // bar-map
 	tableRate   string // limits.table-rate; "" is the default
-	transport   string // server.transport; "" is the default
 }
 
-// Names of set-ups that the code refers to.
-const (
-	passThrough = "pass-through"
-	echo        = "echo"
-)
+// passThrough is the baseline.
+const passThrough = "pass-through"
 
 // unlimited is the table rate of the set-ups that scan all tables. With the default rate, half of
 // their time would be waiting for the limit.
 const unlimited = "1TiB"
 
-// setups are all of them. The first one is the baseline.
+// setups are all of them.
 var setups = []setup{
 	{name: passThrough, whole: true, barMap: "none", about: "the whole card for one guest; every access is trapped"},
 	{name: "pass-through+map", whole: true, barMap: "all", about: "the whole card for one guest, which maps BAR1, BAR3, PRAMIN and the ROM"},
@@ -43,20 +37,6 @@ var setups = []setup{
 	{name: "naive+map", asked: true, sync: "flush", scan: "full", barMap: "all", tableRate: unlimited, about: "naive, but the guest maps BAR1, BAR3, PRAMIN and the ROM"},
 	{name: "trapped", sync: "lazy", scan: "incremental", barMap: "none", about: "lazy and incremental, every access is trapped"},
 	{name: "all", sync: "lazy", scan: "incremental", barMap: "all", about: "lazy and incremental, and the guest maps what it can; the default of umbra serve"},
-}
-
-// transports are the set-ups of the scenario transport: a whole card behind each transport of this
-// build, and a loop of two blocking system calls, which is the floor for any server. The server of
-// that one is not used.
-func transports() []setup {
-	out := []setup{
-		{name: echo, whole: true, barMap: "none"},
-		{name: serve.TransportNative, whole: true, barMap: "none", transport: serve.TransportNative},
-	}
-	if libvfiouser.Built {
-		out = append(out, setup{name: serve.TransportLibrary, whole: true, barMap: "none", transport: serve.TransportLibrary})
-	}
-	return out
 }
 
 // every selects all set-ups, also those that are measured only if they are named.
@@ -109,9 +89,6 @@ func (s *setup) options(size shape, socket func(i int) string) (*config.Config, 
 	}
 	if s.tableRate != "" {
 		fmt.Fprintf(&b, "limits: {table-rate: %s}\n", s.tableRate)
-	}
-	if s.transport != "" {
-		fmt.Fprintf(&b, "server: {transport: %s}\n", s.transport)
 	}
 	c := config.Default()
 	if err := c.Parse("set-up "+s.name, []byte(b.String())); err != nil {

@@ -23,16 +23,11 @@ func summary(values []float64) benchmath.Summary {
 // hasInterval reports whether there were enough repetitions for one.
 func hasInterval(s *benchmath.Summary) bool { return !math.IsInf(s.Lo, 0) && !math.IsInf(s.Hi, 0) }
 
-// place is a line of the table: a scenario, or a case of transport.
+// place is a line of the table.
 type place struct{ title, name string }
 
-const transportTitle = "One access over a bare socket, against a bare echo"
-
 func placeOf(k Key) place {
-	switch {
-	case k.Scenario == transport.name:
-		return place{transportTitle, k.Case}
-	case k.Where == machines:
+	if k.Where == machines {
 		return place{"In virtual machines", k.Scenario}
 	}
 	return place{"In this process", k.Scenario}
@@ -53,12 +48,8 @@ type group struct {
 func (r *Results) groups(base string) (out []group) {
 	t := r.values()
 	baseOf := func(k Key) []float64 {
-		for _, k.Setup = range []string{base, echo} {
-			if v := t.by[k][unitTime]; v != nil {
-				return v
-			}
-		}
-		return nil
+		k.Setup = base
+		return t.by[k][unitTime]
 	}
 	based := func(k Key) bool { return baseOf(k) != nil }
 	for _, p := range distinct(t.keys, placeOf) {
@@ -122,13 +113,13 @@ func (r *Results) Text(w io.Writer, base string) error {
 		here := keep(groups, func(g group) bool { return g.title == title })
 		least := slices.MinFunc(here, func(a, b group) int { return cmp.Compare(a.rounds, b.rounds) }).rounds
 		setups := distinct(here, func(g group) string { return g.setup })
-		first := slices.ContainsFunc(setups, func(s string) bool { return s == base || s == echo })
+		first := slices.Contains(setups, base)
 		fmt.Fprintf(&b, "%s (%d rounds)\n", title, least)
 		t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 		fmt.Fprintf(t, "\t%s\t\nscenario", strings.Join(setups, "\t\t"))
 		for _, s := range setups {
 			what := "ratio"
-			if s == base || s == echo || !first {
+			if s == base || !first {
 				what = "time"
 			}
 			fmt.Fprintf(t, "\t%s\ttraps", what)
@@ -144,7 +135,7 @@ func (r *Results) Text(w io.Writer, base string) error {
 				}
 				g := &here[i]
 				text := benchunit.Scale(g.time.Center, benchunit.Decimal) + "s"
-				if isBase := setup == base || setup == echo; g.ratio != nil && !isBase {
+				if isBase := setup == base; g.ratio != nil && !isBase {
 					if text = fmt.Sprintf("%.2f", g.ratio.Center); hasInterval(g.ratio) {
 						text, interval = text+" ±"+g.ratio.PctRangeString(), true
 					}

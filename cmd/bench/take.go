@@ -18,7 +18,6 @@ import (
 // scenario is something to measure in this process.
 type scenario struct {
 	name, about string
-	setups      []setup // of its own; nil are those of the run
 	cases       func(quick bool) []testCase
 }
 
