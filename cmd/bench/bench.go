@@ -34,6 +34,28 @@ type Options struct {
 	Progress  io.Writer // for a person who waits
 }
 
+// scenario is something to measure. In this process, a GF100 driver (devmodel/guest) attaches to the
+// set-up's socket as QEMU does, and does what drivers and their programs do. In virtual machines,
+// nouveau does. Both verify what they move.
+type scenario struct {
+	name, about string
+	cases       func(quick bool) []testCase // in this process; nil is none
+	inMachine   func(l *life)               // nil is none
+}
+
+// scenarios in their order. The last one ends a machine.
+var scenarios = []scenario{probe, doorbell, submit, copies, contexts, program, tables, growth, crowd, traps, openCL, suspend}
+
+// measured returns the names of the scenarios that are measured in the places that the options name.
+func (o *Options) measured() (names []string) {
+	for _, s := range scenarios {
+		if s.cases != nil && !o.Machines || s.inMachine != nil && !o.InProcess {
+			names = append(names, s.name)
+		}
+	}
+	return names
+}
+
 // List describes what can be measured, with one line for each scenario and set-up.
 func List() string {
 	mark := func(set bool, sign string) string {
@@ -45,14 +67,11 @@ func List() string {
 	var b strings.Builder
 	b.WriteString("Scenarios (p: in this process, m: in virtual machines)\n")
 	for _, s := range scenarios {
-		fmt.Fprintf(&b, "  %-10s p%s  %s\n", s.name, mark(slices.Contains(machineScenarios(), s.name), "m"), s.about)
-	}
-	for _, s := range machineOnly {
-		fmt.Fprintf(&b, "  %-10s -m  %s\n", s.name, s.about)
+		fmt.Fprintf(&b, "  %-10s %s%s  %s\n", s.name, mark(s.cases != nil, "p"), mark(s.inMachine != nil, "m"), s.about)
 	}
 	b.WriteString("\nSet-ups (*: only if --setups names it, or every)\n")
-	for i := range setups {
-		fmt.Fprintf(&b, "  %-17s %s  %s\n", setups[i].name, mark(setups[i].asked, "*"), setups[i].about)
+	for _, s := range setups {
+		fmt.Fprintf(&b, "  %-17s %s  %s\n", s.name, mark(s.asked, "*"), s.about)
 	}
 	return b.String()
 }
@@ -65,19 +84,12 @@ func (o *Options) Check() error {
 	if o.InProcess && o.Machines {
 		return &config.Error{Where: "--in-process and --machines", Reason: "leave nothing to measure; give one of them, or neither"}
 	}
-	here := distinct(scenarios, func(s scenario) string { return s.name })
-	known := append(slices.Clone(here), machineScenarios()...)
-	switch {
-	case o.Machines:
-		here = machineScenarios()
-	case !o.InProcess:
-		here = known
-	}
+	known := new(Options).measured()
 	for _, n := range o.Only {
 		if !slices.Contains(known, n) {
-			return &config.Error{Where: "--only", Value: n, Reason: "no such scenario; " + config.Known(n, slices.Compact(slices.Sorted(slices.Values(known))))}
+			return &config.Error{Where: "--only", Value: n, Reason: "no such scenario; " + config.Known(n, known)}
 		}
-		if !slices.Contains(here, n) {
+		if here := o.measured(); !slices.Contains(here, n) {
 			return &config.Error{Where: "--only", Value: n, Reason: "not measured there; these are: " + strings.Join(here, ", ")}
 		}
 	}
@@ -125,7 +137,7 @@ func Run(ctx context.Context, o Options) (*Results, error) {
 	if len(o.Kernels) == 0 {
 		o.Kernels = []string{"6.12"}
 	}
-	if o.InProcess || !slices.ContainsFunc(machineScenarios(), o.asked) {
+	if inMachines := (&Options{Machines: true}).measured(); o.InProcess || !slices.ContainsFunc(inMachines, o.asked) {
 		o.Kernels = nil
 	}
 	if len(o.Kernels) > 0 {
@@ -173,7 +185,7 @@ func (r *run) failed(what string, err error) {
 
 func (r *run) inProcess(ctx context.Context) {
 	for _, s := range scenarios {
-		if !r.asked(s.name) {
+		if s.cases == nil || !r.asked(s.name) {
 			continue
 		}
 		for _, c := range s.cases(r.Quick) {

@@ -10,13 +10,6 @@ import (
 	"github.com/umbra-gpu/umbra/devmodel/guest"
 )
 
-// scenarios of this process, in their order. A GF100 driver (devmodel/guest) attaches to the set-up's
-// socket as QEMU does, and does what drivers and their programs do. It verifies what it moves.
-// Busy work is copies inside VRAM by a copy engine, of the same number of bytes with every set-up.
-var scenarios = []scenario{
-	probe, suspend, contexts, copies, program, submit, doorbell, tables, growth, crowd, neighbour, traps,
-}
-
 var le = binary.LittleEndian
 
 var errBytes = errors.New("the bytes that came back are not those that were sent")

@@ -11,16 +11,14 @@ import (
 	"github.com/umbra-gpu/umbra/cmd/lab/image"
 )
 
-// machineOnly are the scenarios that this process does not have.
-var machineOnly = []scenario{
-	{name: openCL, about: "OpenCL programs run in the guest, and check their results; time is that of the device by the guest's clock"},
+var openCL = scenario{
+	name: "opencl", about: "OpenCL programs run in the guest, and check their results; time is that of the device by the guest's clock",
+	inMachine: (*life).openCL,
 }
 
-const openCL = "opencl"
-
-// machineScenarios are the names of the scenarios of steps.
-func machineScenarios() []string {
-	return distinct(steps, func(s step) string { return s.scenario })
+var suspend = scenario{
+	name: "suspend", about: "the guest powers off; its driver saves what VRAM would lose",
+	inMachine: (*life).poweroff,
 }
 
 // mesa is the version of Debian's Mesa that OpenCL programs run with.
@@ -35,7 +33,7 @@ func prepareMachines(ctx context.Context, o *Options) error {
 		return err
 	}
 	with := ""
-	if o.asked(openCL) {
+	if o.asked(openCL.name) {
 		with = mesa
 	}
 	_, err := lab.Ensure(ctx, o.Progress, with, o.Kernels...)
@@ -65,7 +63,7 @@ func (r *run) life(ctx context.Context, kernel string, s *setup, out *Results, a
 	if kernel == "6.1" { // its nouveau misses fences on more than one
 		cfg.CPUs = 1
 	}
-	if asked(openCL) {
+	if asked(openCL.name) {
 		root, err := image.Source()
 		if err != nil {
 			return err
@@ -83,20 +81,22 @@ func (r *run) life(ctx context.Context, kernel string, s *setup, out *Results, a
 	out.set("qemu", vm.QEMUVersion())
 	out.set("accelerator", vm.Accel().Name)
 	l := &life{ctx: ctx, quick: r.Quick, kernel: kernel, server: server, vm: vm}
-	for _, s := range steps {
+	for i := range scenarios {
+		s := &scenarios[i]
 		l.out = out
-		if !asked(s.scenario) {
-			if s.scenario != probe.name { // the others need the driver
-				continue
-			}
+		switch {
+		case s.inMachine == nil:
+			continue
+		case asked(s.name):
+			r.say("  %s", s.name)
+		case s.name == probe.name: // the others need the driver
 			l.out = &Results{}
+		default:
+			continue
 		}
-		if l.now != s.scenario {
-			r.say("  %s", s.scenario)
-		}
-		l.now = s.scenario
-		if err := caught(func() { s.do(l) }); err != nil {
-			return fmt.Errorf("%s: %w\n%s", s.scenario, err, vm.Diagnosis())
+		l.now = s.name
+		if err := caught(func() { s.inMachine(l) }); err != nil {
+			return fmt.Errorf("%s: %w\n%s", s.name, err, vm.Diagnosis())
 		}
 	}
 	return nil

@@ -10,22 +10,6 @@ import (
 	"github.com/umbra-gpu/umbra/cmd/lab/proto"
 )
 
-// step is what a machine does in its life, for which scenario.
-type step struct {
-	scenario string
-	do       func(l *life)
-}
-
-// steps in their order.
-var steps = []step{
-	{probe.name, (*life).probe},
-	{doorbell.name, (*life).fences},
-	{submit.name, (*life).submit},
-	{copies.name, (*life).copies},
-	{openCL, (*life).openCL},
-	{suspend.name, (*life).poweroff},
-}
-
 // probe loads nouveau.
 func (l *life) probe() {
 	l.measure("", func(t *take) {

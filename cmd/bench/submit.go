@@ -10,6 +10,7 @@ import (
 
 var submit = scenario{
 	name: "submit", about: "empty submissions, at most 256 under way; each releases a semaphore in the guest's memory",
+	inMachine: (*life).submit,
 	cases: func(quick bool) []testCase {
 		n := pick(quick, 500, 5000)
 		return []testCase{alone(fmt.Sprint("submissions=", n), 0, func(t *take, g *guest.Guest) {
@@ -21,6 +22,7 @@ var submit = scenario{
 
 var doorbell = scenario{
 	name: "doorbell", about: "one submission at a time: the time of the launch, and the time until its work is done",
+	inMachine: (*life).fences,
 	cases: func(quick bool) (out []testCase) {
 		for _, policy := range []string{"off", "credit"} {
 			c := alone("sched="+policy, 0, func(t *take, g *guest.Guest) { oneAtATime(t, g, pick(quick, 100, 1000)) })

@@ -10,16 +10,9 @@ import (
 	"time"
 
 	"golang.org/x/perf/benchfmt"
-	"golang.org/x/sys/unix"
 
 	"github.com/umbra-gpu/umbra/devmodel/guest"
 )
-
-// scenario is something to measure in this process.
-type scenario struct {
-	name, about string
-	cases       func(quick bool) []testCase
-}
 
 // testCase is one point of a scenario.
 type testCase struct {
@@ -158,26 +151,6 @@ func (t *take) values() []benchfmt.Value {
 		t.per(1)
 	}
 	return append(t.main, t.metrics...)
-}
-
-// idle measures the processor time of this process for d, in which nobody has anything to do. The
-// time of the case is the processor time in a second.
-func (t *take) idle(d time.Duration) {
-	var before, after unix.Timespec
-	took := t.phase("idle", func() {
-		must(unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &before))
-		t.sleep(d)
-		must(unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &after))
-	})
-	t.perTimed(1, float64(after.Nano()-before.Nano())/took.Seconds())
-}
-
-func (t *take) sleep(d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-t.ctx.Done():
-		must(t.ctx.Err())
-	}
 }
 
 // measure runs a case with each set-up by turns and hands each repetition to add, so that other work
