@@ -8,6 +8,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"runtime"
@@ -121,7 +122,7 @@ type run struct {
 	setups        []setup
 	rounds, boots int
 	began         time.Time
-	out           *Results
+	out           *record
 }
 
 // Run measures. What cannot be measured is in the result's errors. If ctx ends, Run returns its
@@ -148,10 +149,10 @@ func Run(ctx context.Context, o Options) (*Results, error) {
 			return nil, &config.Error{Where: "virtual machines", Reason: fmt.Sprintf("none can be booted: %v; --in-process measures without", err)}
 		}
 	}
-	r := &run{Options: o, setups: setups, rounds: o.rounds(2, 6), boots: o.rounds(1, 2), began: time.Now(), out: newResults()}
-	r.out.Notes = append(r.out.Notes, fmt.Sprintf("umbra bench %s, %s, %s", o.Version, runtime.Version(), r.began.UTC().Format(time.RFC3339)))
+	r := &run{Options: o, setups: setups, rounds: o.rounds(2, 6), boots: o.rounds(1, 2), began: time.Now(), out: newRecord()}
+	r.out.note(fmt.Sprintf("umbra bench %s, %s, %s", o.Version, runtime.Version(), r.began.UTC().Format(time.RFC3339)))
 	if hint := BusyHint(); hint != "" {
-		r.out.Notes = append(r.out.Notes, hint)
+		r.out.note(hint)
 	}
 	if o.Quick {
 		r.out.set("quick", "true")
@@ -166,11 +167,11 @@ func Run(ctx context.Context, o Options) (*Results, error) {
 			r.inMachines(ctx, k)
 		}
 	}
-	if err := ctx.Err(); err != nil {
-		r.out.Errors = append(r.out.Errors, "the run was interrupted")
-		return r.out, err
+	if ctx.Err() != nil {
+		r.out.failed("the run was interrupted")
 	}
-	return r.out, nil
+	out, err := parse(r.out.String())
+	return out, errors.Join(ctx.Err(), err)
 }
 
 func (r *run) say(format string, args ...any) {
@@ -179,7 +180,7 @@ func (r *run) say(format string, args ...any) {
 
 // failed records what could not be measured.
 func (r *run) failed(what string, err error) {
-	r.out.Errors = append(r.out.Errors, what+": "+strings.ReplaceAll(err.Error(), "\n", "; "))
+	r.out.failed(fmt.Sprintf("%s: %v", what, err))
 	r.say("%s: not measured: %v", what, err)
 }
 
@@ -209,10 +210,10 @@ func (r *run) inProcess(ctx context.Context) {
 func (r *run) inMachines(ctx context.Context, kernel string) {
 	if !r.Quick {
 		r.say("Linux %s on %s, to warm up", kernel, r.setups[0].name)
-		_ = r.life(ctx, kernel, &r.setups[0], newResults(), func(string) bool { return false }) // errors return below
+		_ = r.life(ctx, kernel, &r.setups[0], new(record), func(string) bool { return false }) // errors return below
 	}
 	for round := range r.boots {
-		lives := &Results{}
+		lives := new(record)
 		whole := true
 		for i := range r.setups {
 			s := &r.setups[(i+round)%len(r.setups)]
@@ -220,9 +221,7 @@ func (r *run) inMachines(ctx context.Context, kernel string) {
 				return
 			}
 			r.say("boot %d of %d: Linux %s on %s", round*len(r.setups)+i+1, r.boots*len(r.setups), kernel, s.name)
-			lives.config = r.out.config
 			err := r.life(ctx, kernel, s, lives, r.asked)
-			r.out.config = lives.config
 			if ctx.Err() != nil {
 				return
 			}
@@ -232,7 +231,7 @@ func (r *run) inMachines(ctx context.Context, kernel string) {
 			}
 		}
 		if whole {
-			r.out.Lines = append(r.out.Lines, lives.Lines...)
+			r.out.WriteString(lives.String())
 		}
 	}
 }

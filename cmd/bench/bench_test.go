@@ -68,8 +68,8 @@ func TestChoose(t *testing.T) {
 }
 
 // planted is a run whose times are noise around 1 ms, times factor for the set-up all.
-func planted(rounds int, factor float64) *Results {
-	r := newResults()
+func planted(rounds int, factor float64) *record {
+	r := newRecord()
 	for round := range rounds {
 		noise := 1 + 0.02*math.Sin(float64(round*7)) // shared by a round's set-ups
 		for i, setup := range []string{passThrough, "all"} {
@@ -83,16 +83,15 @@ func planted(rounds int, factor float64) *Results {
 	return r
 }
 
-// TestFormat checks that golang.org/x/perf reads what Write wrote, and so does Read. A time of zero
+// TestFormat checks that golang.org/x/perf reads a record, and so does Read. A time of zero
 // has the unit of other times, or a rise from it would not be compared.
 func TestFormat(t *testing.T) {
-	r := planted(2, 1)
-	r.Notes, r.Errors = []string{"umbra bench test"}, []string{"growth: no memory"}
-	var text strings.Builder
-	require.NoError(t, r.Write(&text))
+	text := planted(2, 1)
+	text.note("umbra bench test")
+	text.failed("growth: no\nmemory")
 	require.Contains(t, text.String(), "\nBenchmarkProbe/size=4KiB/setup=all 1 ")
-	require.Contains(t, text.String(), "Unit to-vram-B/s better=higher\n")
-	require.Contains(t, text.String(), "\nwhere: process\n")
+	require.Equal(t, 1, strings.Count(text.String(), "Unit to-vram-B/s better=higher\n"))
+	require.Equal(t, 1, strings.Count(text.String(), "\nwhere: process\n"))
 	from := benchfmt.NewReader(strings.NewReader(text.String()), "test")
 	lines := 0
 	for from.Scan() {
@@ -109,9 +108,9 @@ func TestFormat(t *testing.T) {
 	require.Equal(t, 4, lines)
 	back, err := Read(strings.NewReader(text.String()))
 	require.NoError(t, err)
-	require.Equal(t, r.Notes, back.Notes)
-	require.Equal(t, r.Errors, back.Errors)
-	require.Equal(t, r.values(), back.values())
+	require.Equal(t, []string{"umbra bench test"}, back.Notes)
+	require.Equal(t, []string{"growth: no; memory"}, back.Errors)
+	require.Equal(t, []float64{0, 0}, back.values[Key{process, "probe", "size=4KiB", passThrough}]["shadow-sec/op"])
 	_, err = Read(strings.NewReader("bench: yes\n"))
 	require.ErrorContains(t, err, "no results of umbra bench")
 }
@@ -123,8 +122,13 @@ func TestRatio(t *testing.T) {
 	for range 8 {
 		r.add(Key{process, "probe", "size=1MiB", passThrough}, []benchfmt.Value{{Unit: "ns/op", Value: 1e9}})
 	}
-	all := func(r *Results, base string) group {
-		groups := r.groups(base)
+	read := func(r *record) *Results {
+		out, err := parse(r.String())
+		require.NoError(t, err)
+		return out
+	}
+	all := func(r *record, base string) group {
+		groups := read(r).groups(base)
 		return groups[slices.IndexFunc(groups, func(g group) bool { return g.setup == "all" })]
 	}
 	g := all(r, passThrough)
@@ -138,10 +142,10 @@ func TestRatio(t *testing.T) {
 	require.False(t, hasInterval(few.ratio), "five rounds make no interval")
 
 	var text, svg strings.Builder
-	require.NoError(t, planted(8, 1.2).Text(&text, ""))
+	require.NoError(t, read(planted(8, 1.2)).Text(&text, ""))
 	require.Regexp(t, `(?m)^probe +1\.\d+ms +100 +1\.20 ±\d% +200$`, text.String())
 	r.add(Key{machines, "probe", "", "all"}, []benchfmt.Value{{Unit: "ns/op", Value: 1}})
-	require.NoError(t, r.Plot(&svg))
+	require.NoError(t, read(r).Plot(&svg))
 	for _, want := range []string{">probe<", ">all<", ">1.20<"} {
 		require.Equal(t, 1, strings.Count(svg.String(), want), "%s in %s", want, svg.String())
 	}

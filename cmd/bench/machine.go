@@ -49,11 +49,11 @@ type life struct {
 	server *server
 	vm     *lab.VM
 	now    string // scenario of the current step
-	out    *Results
+	out    *record
 }
 
 // life boots a kernel on a set-up, measures the scenarios that are asked for, and powers off.
-func (r *run) life(ctx context.Context, kernel string, s *setup, out *Results, asked func(scenario string) bool) (err error) {
+func (r *run) life(ctx context.Context, kernel string, s *setup, out *record, asked func(scenario string) bool) (err error) {
 	server, err := open(s, common)
 	if err != nil {
 		return err
@@ -90,7 +90,7 @@ func (r *run) life(ctx context.Context, kernel string, s *setup, out *Results, a
 		case asked(s.name):
 			r.say("  %s", s.name)
 		case s.name == probe.name: // the others need the driver
-			l.out = &Results{}
+			l.out = new(record)
 		default:
 			continue
 		}

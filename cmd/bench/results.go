@@ -2,7 +2,6 @@ package bench
 
 import (
 	"bufio"
-	"bytes"
 	"fmt"
 	"io"
 	"os"
@@ -35,38 +34,59 @@ type Key struct {
 	Setup           string
 }
 
-// name is the benchmark's name: Copy/size=4KiB/engine=CE0/setup=all.
-func (k *Key) name() benchfmt.Name {
-	s := strings.ToUpper(k.Scenario[:1]) + k.Scenario[1:]
-	if k.Case != "" {
-		s += "/" + k.Case
-	}
-	return benchfmt.Name(s + "/setup=" + k.Setup)
+// record is a run in Go's benchmark format, as it grows. The n-th line of a key belongs to the n-th
+// round.
+type record struct {
+	strings.Builder
+	where string // of the last line
 }
 
-func keyOf(r *benchfmt.Result) (k Key, ok bool) {
-	full, setup, ok := strings.Cut(r.Name.String(), "/setup=")
-	scenario, name, _ := strings.Cut(full, "/")
-	k = Key{r.GetConfig(keyWhere), strings.ToLower(scenario), name, setup}
-	return k, ok && k.Where != ""
-}
-
-// Results are those of one run, in the order in which they were measured. The n-th line of a key
-// belongs to the n-th round.
-type Results struct {
-	Lines  []*benchfmt.Result
-	Notes  []string // comments of the file: when and by what it was measured
-	Errors []string // what could not be measured
-	config []benchfmt.Config
-}
-
-func newResults() *Results {
-	r := &Results{}
+func newRecord() *record {
+	r := new(record)
 	r.set("goos", runtime.GOOS)
 	r.set("goarch", runtime.GOARCH)
 	r.set("cpu", processor())
 	r.set("cpus", fmt.Sprint(runtime.NumCPU()))
 	return r
+}
+
+const (
+	notePrefix  = "# "
+	errorPrefix = "# not measured: "
+)
+
+func (r *record) note(text string) { fmt.Fprintln(r, notePrefix+text) }
+func (r *record) failed(text string) {
+	fmt.Fprintln(r, errorPrefix+strings.ReplaceAll(text, "\n", "; "))
+}
+
+// set sets a configuration key of all results that are added from now on.
+func (r *record) set(key, value string) { fmt.Fprintf(r, "%s: %s\n", key, value) }
+
+// add adds one repetition, as BenchmarkCopy/size=4KiB/engine=CE0/setup=all.
+func (r *record) add(k Key, values []benchfmt.Value) {
+	if k.Where != r.where {
+		r.where = k.Where
+		r.set(keyWhere, k.Where)
+	}
+	for _, v := range values {
+		line := fmt.Sprintf("Unit %s better=higher\n", v.Unit)
+		if (strings.HasSuffix(v.Unit, "/s") || v.Unit == "fairness") && !strings.Contains(r.String(), line) {
+			r.WriteString(line)
+		}
+	}
+	name := strings.ToUpper(k.Scenario[:1]) + k.Scenario[1:]
+	if k.Case != "" {
+		name += "/" + k.Case
+	}
+	fmt.Fprintf(r, "Benchmark%s/setup=%s 1", name, k.Setup)
+	for _, v := range values {
+		if v.Value == 0 { // x/perf tells a tidy unit by the value that changes, so of 0 ns it would keep ns
+			_, v.Unit = benchunit.Tidy(0, v.Unit)
+		}
+		fmt.Fprintf(r, " %v %s", v.Value, v.Unit)
+	}
+	r.WriteByte('\n')
 }
 
 // processor is the processor's name.
@@ -97,69 +117,28 @@ func BusyHint() string {
 	return fmt.Sprintf("other work occupies this machine (load %.1f on %d processors): times and ratios are doubtful", load, cpus)
 }
 
-// set sets a configuration key of all results that are added from now on.
-func (r *Results) set(key, value string) {
-	r.config = slices.DeleteFunc(slices.Clone(r.config), func(c benchfmt.Config) bool { return c.Key == key })
-	r.config = append(r.config, benchfmt.Config{Key: key, Value: []byte(value), File: true})
+// Results are those of one run, in the order in which they were measured.
+type Results struct {
+	Lines  []*benchfmt.Result
+	Notes  []string                     // comments of the file: when and by what it was measured
+	Errors []string                     // what could not be measured
+	text   string                       // the file
+	keys   []Key                        // of Lines, each once
+	values map[Key]map[string][]float64 // by unit, round by round
 }
 
-// add adds one repetition.
-func (r *Results) add(k Key, values []benchfmt.Value) {
-	r.set(keyWhere, k.Where)
-	res := &benchfmt.Result{Config: r.config, Name: k.name(), Iters: 1}
-	for _, v := range values {
-		if tidy, unit := benchunit.Tidy(v.Value, v.Unit); unit != v.Unit {
-			v = benchfmt.Value{Value: tidy, Unit: unit, OrigValue: v.Value, OrigUnit: v.Unit}
-		}
-		if v.Value == 0 { // x/perf tells a tidy unit by the value that changes, so of 0 ns it would keep ns
-			v.OrigUnit = ""
-		}
-		res.Values = append(res.Values, v)
-	}
-	r.Lines = append(r.Lines, res)
+// keyOf is the reverse of add.
+func keyOf(r *benchfmt.Result) (k Key, ok bool) {
+	full, setup, ok := strings.Cut(r.Name.String(), "/setup=")
+	scenario, name, _ := strings.Cut(full, "/")
+	k = Key{r.GetConfig(keyWhere), strings.ToLower(scenario), name, setup}
+	return k, ok && k.Where != ""
 }
 
-const (
-	notePrefix  = "# "
-	errorPrefix = "# not measured: "
-)
-
-// Write writes the run in Go's benchmark format.
-func (r *Results) Write(w io.Writer) error {
-	var b bytes.Buffer
-	for _, n := range r.Notes {
-		fmt.Fprintln(&b, notePrefix+n)
-	}
-	for _, e := range r.Errors {
-		fmt.Fprintln(&b, errorPrefix+e)
-	}
-	var more []string
-	for _, res := range r.Lines {
-		for _, v := range res.Values {
-			if (strings.HasSuffix(v.Unit, "/s") || v.Unit == "fairness") && !slices.Contains(more, v.Unit) {
-				more = append(more, v.Unit)
-				fmt.Fprintf(&b, "Unit %s better=higher\n", v.Unit)
-			}
-		}
-	}
-	out := benchfmt.NewWriter(&b)
-	for _, res := range r.Lines {
-		if err := out.Write(res); err != nil {
-			return err
-		}
-	}
-	_, err := w.Write(b.Bytes())
-	return err
-}
-
-// Read reads a run that Write wrote.
-func Read(in io.Reader) (*Results, error) {
-	data, err := io.ReadAll(in)
-	if err != nil {
-		return nil, err
-	}
-	r := new(Results)
-	for l := range strings.Lines(string(data)) {
+// parse reads the text of a record.
+func parse(text string) (*Results, error) {
+	r := &Results{text: text, values: map[Key]map[string][]float64{}}
+	for l := range strings.Lines(text) {
 		l = strings.TrimSpace(l)
 		if e, ok := strings.CutPrefix(l, errorPrefix); ok {
 			r.Errors = append(r.Errors, e)
@@ -167,63 +146,63 @@ func Read(in io.Reader) (*Results, error) {
 			r.Notes = append(r.Notes, n)
 		}
 	}
-	from := benchfmt.NewReader(bytes.NewReader(data), "")
+	from := benchfmt.NewReader(strings.NewReader(text), "")
 	for from.Scan() {
-		switch rec := from.Result().(type) {
+		switch line := from.Result().(type) {
 		case *benchfmt.Result:
-			if _, ok := keyOf(rec); ok {
-				r.Lines = append(r.Lines, rec.Clone())
+			k, ok := keyOf(line)
+			if !ok {
+				continue
+			}
+			r.Lines = append(r.Lines, line.Clone())
+			if r.values[k] == nil {
+				r.values[k] = map[string][]float64{}
+				r.keys = append(r.keys, k)
+			}
+			for _, v := range line.Values {
+				r.values[k][v.Unit] = append(r.values[k][v.Unit], v.Value)
 			}
 		case *benchfmt.SyntaxError:
-			return nil, fmt.Errorf("line %d: %s", rec.Line, rec.Msg)
+			return nil, fmt.Errorf("line %d: %s", line.Line, line.Msg)
 		}
 	}
-	if err := from.Err(); err != nil {
+	return r, from.Err()
+}
+
+// Read reads a run that Write wrote.
+func Read(in io.Reader) (*Results, error) {
+	text, err := io.ReadAll(in)
+	if err != nil {
 		return nil, err
 	}
-	if len(r.Lines)+len(r.Errors) == 0 {
-		return nil, fmt.Errorf("no results of umbra bench: lines such as BenchmarkProbe/bring-up/setup=all 1 1000 ns/op, below where: %s or %s", process, machines)
+	r, err := parse(string(text))
+	if err == nil && len(r.Lines)+len(r.Errors) == 0 {
+		err = fmt.Errorf("no results of umbra bench: lines such as BenchmarkProbe/bring-up/setup=all 1 1000 ns/op, below where: %s or %s", process, machines)
 	}
-	return r, nil
+	return r, err
 }
 
-// values are those of a run by key and unit, round by round.
-type values struct {
-	keys []Key // in order of appearance, each once
-	by   map[Key]map[string][]float64
-}
-
-func (r *Results) values() *values {
-	t := &values{by: map[Key]map[string][]float64{}}
-	for _, res := range r.Lines {
-		k, _ := keyOf(res)
-		if t.by[k] == nil {
-			t.by[k] = map[string][]float64{}
-			t.keys = append(t.keys, k)
-		}
-		for _, v := range res.Values {
-			t.by[k][v.Unit] = append(t.by[k][v.Unit], v.Value)
-		}
-	}
-	return t
+// Write writes the run in Go's benchmark format.
+func (r *Results) Write(w io.Writer) error {
+	_, err := io.WriteString(w, r.text)
+	return err
 }
 
 // Medians returns those of one key by unit, nil if it was not measured.
 func (r *Results) Medians(k Key) map[string]float64 {
-	by := r.values().by[k]
-	if by == nil {
+	if r.values[k] == nil {
 		return nil
 	}
 	out := map[string]float64{}
-	for unit, v := range by {
-		out[unit] = median(v)
+	for unit, v := range r.values[k] {
+		out[unit] = median(slices.Clone(v))
 	}
 	return out
 }
 
 // Setups returns the names of the set-ups that were measured.
 func (r *Results) Setups() []string {
-	return distinct(r.values().keys, func(k Key) string { return k.Setup })
+	return distinct(r.keys, func(k Key) string { return k.Setup })
 }
 
 // distinct returns the distinct names of a list, in order.

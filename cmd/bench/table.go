@@ -46,14 +46,13 @@ type group struct {
 // groups summarizes the run. Times and traps are sums of the cases. A ratio is of values of the same
 // round, so what occupies the machine hits both, and the geometric mean of the cases.
 func (r *Results) groups(base string) (out []group) {
-	t := r.values()
 	baseOf := func(k Key) []float64 {
 		k.Setup = base
-		return t.by[k][unitTime]
+		return r.values[k][unitTime]
 	}
 	based := func(k Key) bool { return baseOf(k) != nil }
-	for _, p := range distinct(t.keys, placeOf) {
-		in := keep(t.keys, func(k Key) bool { return placeOf(k) == p })
+	for _, p := range distinct(r.keys, placeOf) {
+		in := keep(r.keys, func(k Key) bool { return placeOf(k) == p })
 		cases := distinct(in, func(k Key) string { return k.Case })
 		for _, setup := range distinct(in, func(k Key) string { return k.Setup }) {
 			mine := keep(in, func(k Key) bool { return k.Setup == setup })
@@ -62,19 +61,19 @@ func (r *Results) groups(base string) (out []group) {
 			}
 			g := group{place: p, setup: setup, partial: len(mine) < len(cases), rounds: math.MaxInt}
 			for _, k := range mine {
-				if g.rounds = min(g.rounds, len(t.by[k][unitTime])); based(k) {
+				if g.rounds = min(g.rounds, len(r.values[k][unitTime])); based(k) {
 					g.rounds = min(g.rounds, len(baseOf(k)))
 				}
 			}
 			times, traps, ratios := make([]float64, g.rounds), make([]float64, g.rounds), make([]float64, g.rounds)
 			for i := range g.rounds {
 				for _, k := range mine {
-					times[i] += t.by[k][unitTime][i]
-					if of := t.by[k][unitTraps]; i < len(of) {
+					times[i] += r.values[k][unitTime][i]
+					if of := r.values[k][unitTraps]; i < len(of) {
 						traps[i] += of[i]
 					}
 					if based(k) {
-						ratios[i] += math.Log(t.by[k][unitTime][i]/baseOf(k)[i]) / float64(len(mine))
+						ratios[i] += math.Log(r.values[k][unitTime][i]/baseOf(k)[i]) / float64(len(mine))
 					}
 				}
 				ratios[i] = math.Exp(ratios[i])
