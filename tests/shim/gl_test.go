@@ -20,13 +20,9 @@ import (
 // other launch of textures is indirect.
 func TestGL(t *testing.T) {
 	scale.ReleaseOnly(t)
-	dir, err := fetch.DefaultDir()
-	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
 	defer cancel()
-	host, err := NewHost(ctx, &fetch.Cache{Dir: dir, Progress: t.Output()}, "25")
-	require.NoError(t, err)
-	defer func() { require.NoError(t, host.Close()) }()
+	host := newTestHost(t, ctx, (*fetch.Cache).Mesa, "25")
 	for _, name := range []string{"textures", "images"} {
 		t.Run(name, func(t *testing.T) {
 			program, err := host.Compile(ctx, "programs/gl/"+name+".c")

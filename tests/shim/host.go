@@ -30,34 +30,16 @@ type Host struct {
 	lib  string // the preloaded library, in the Debian system
 }
 
-// NewHost sees to a version of Mesa, and compiles what programs are started with.
-func NewHost(ctx context.Context, cache *fetch.Cache, version string) (*Host, error) {
-	mesa, err := cache.Mesa(ctx, version)
+// Packages sees to what a host has, for a version of Mesa: (*fetch.Cache).Mesa, Tools with the tests of
+// piglit, or Peers with PoCL.
+type Packages func(cache *fetch.Cache, ctx context.Context, version string) (fetch.Mesa, error)
+
+// NewHost sees to packages, and compiles what programs are started with.
+func NewHost(ctx context.Context, cache *fetch.Cache, packages Packages, version string) (h *Host, err error) {
+	mesa, err := packages(cache, ctx, version)
 	if err != nil {
 		return nil, err
 	}
-	return newHost(ctx, mesa)
-}
-
-// NewPiglitHost is NewHost with the tests of piglit.
-func NewPiglitHost(ctx context.Context, cache *fetch.Cache, version string) (*Host, error) {
-	mesa, err := cache.Tools(ctx, version)
-	if err != nil {
-		return nil, err
-	}
-	return newHost(ctx, mesa)
-}
-
-// NewPeersHost is NewHost with PoCL.
-func NewPeersHost(ctx context.Context, cache *fetch.Cache, version string) (*Host, error) {
-	mesa, err := cache.Peers(ctx, version)
-	if err != nil {
-		return nil, err
-	}
-	return newHost(ctx, mesa)
-}
-
-func newHost(ctx context.Context, mesa fetch.Mesa) (h *Host, err error) {
 	h = &Host{mesa: mesa}
 	if h.work, err = os.MkdirTemp("", "umbra-shim"); err != nil {
 		return nil, err
@@ -129,7 +111,7 @@ func (h *Host) Versions() string {
 }
 
 // Devices. The first is our card, by the name of Mesa's driver, and the second Mesa's software
-// renderer. PoCL is in no other host than NewPeersHost's.
+// renderer. PoCL is only in a host with fetch.Cache.Peers.
 const (
 	OurCard  = "nouveau"
 	Renderer = "llvmpipe"

@@ -64,7 +64,7 @@ func GeometricMean(list []Times) float64 {
 
 // Comparison compares devices on the processors that this process may use.
 type Comparison struct {
-	Host      *Host // from NewPeersHost
+	Host      *Host // with PoCL
 	Workloads []Workload
 	Turns     int       // processes of each workload on each device, by turns
 	Rounds    int       // of each process, after one that does not count

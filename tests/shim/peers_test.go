@@ -15,13 +15,9 @@ import (
 // how long they took.
 func TestPeers(t *testing.T) {
 	scale.ReleaseOnly(t)
-	dir, err := fetch.DefaultDir()
-	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
-	host, err := NewPeersHost(ctx, &fetch.Cache{Dir: dir, Progress: t.Output()}, "25")
-	require.NoError(t, err)
-	defer func() { require.NoError(t, host.Close()) }()
+	host := newTestHost(t, ctx, (*fetch.Cache).Peers, "25")
 	c := Comparison{Host: host, Turns: 1, Rounds: 2}
 	for _, w := range Workloads {
 		c.Workloads = append(c.Workloads, Workload{Program: w.Program}) // of its own size

@@ -32,15 +32,11 @@ func TestPiglit(t *testing.T) {
 	t.Parallel()
 	reasons, err := PiglitReasons()
 	require.NoError(t, err)
-	dir, err := fetch.DefaultDir()
-	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Minute)
 	defer cancel()
 	var hosts []*Host
 	for range runtime.NumCPU() {
-		host, err := NewPiglitHost(ctx, &fetch.Cache{Dir: dir, Progress: t.Output()}, "25")
-		require.NoError(t, err)
-		defer func() { require.NoError(t, host.Close()) }()
+		host := newTestHost(t, ctx, (*fetch.Cache).Tools, "25")
 		hosts = append(hosts, host)
 	}
 	tests, err := hosts[0].PiglitTests()

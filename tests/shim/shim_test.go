@@ -27,6 +27,16 @@ func machine(t *testing.T, cfg Config) *Machine {
 	return m
 }
 
+// newTestHost makes a host that is closed when the test ends.
+func newTestHost(t *testing.T, ctx context.Context, packages Packages, version string) *Host {
+	dir, err := fetch.DefaultDir()
+	require.NoError(t, err)
+	host, err := NewHost(ctx, &fetch.Cache{Dir: dir, Progress: t.Output()}, packages, version)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, host.Close()) })
+	return host
+}
+
 // TestRecordings: the card makes of each recorded submission what it made of it when the program
 // found its results right. A card whose engines do nothing does not.
 func TestRecordings(t *testing.T) {
@@ -71,17 +81,13 @@ func checkLaunch(t *testing.T, m *Machine, l *sm.Launch, program string) {
 // replays.
 func TestPrograms(t *testing.T) {
 	scale.ReleaseOnly(t)
-	dir, err := fetch.DefaultDir()
-	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	files, err := filepath.Glob("programs/*.c")
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
 	for _, version := range []string{"25", "26"} {
-		host, err := NewHost(ctx, &fetch.Cache{Dir: dir, Progress: t.Output()}, version)
-		require.NoError(t, err)
-		defer func() { require.NoError(t, host.Close()) }()
+		host := newTestHost(t, ctx, (*fetch.Cache).Mesa, version)
 		for _, file := range files {
 			name := strings.TrimSuffix(filepath.Base(file), ".c")
 			t.Run(name+" with Mesa "+version, func(t *testing.T) { runOurs(t, ctx, host, file, name, version == "25") })
@@ -135,14 +141,10 @@ func TestBlame(t *testing.T) {
 // TestRandomKernels: stock Mesa's code for our card gives what Mesa's renderer gives.
 func TestRandomKernels(t *testing.T) {
 	scale.ReleaseOnly(t)
-	dir, err := fetch.DefaultDir()
-	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	for _, version := range []string{"25", "26"} {
-		host, err := NewHost(ctx, &fetch.Cache{Dir: dir, Progress: t.Output()}, version)
-		require.NoError(t, err)
-		defer func() { require.NoError(t, host.Close()) }()
+		host := newTestHost(t, ctx, (*fetch.Cache).Mesa, version)
 		kernels, err := host.NewKernels(ctx)
 		require.NoError(t, err)
 		compared := 0

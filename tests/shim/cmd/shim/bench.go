@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/umbra-gpu/umbra/cmd/lab/fetch"
 	"github.com/umbra-gpu/umbra/tests/shim"
 )
 
@@ -52,7 +53,7 @@ func bench(ctx context.Context, args []string) error {
 			workloads = append(workloads, shim.Workloads[i])
 		}
 	}
-	host, err := newHost(ctx, shim.NewPeersHost, "25")
+	host, err := newHost(ctx, (*fetch.Cache).Peers, "25")
 	if err != nil {
 		return err
 	}

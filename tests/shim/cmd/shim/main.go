@@ -65,12 +65,12 @@ func run(ctx context.Context, args []string) error {
 }
 
 // newHost makes a host with packages of the usual cache.
-func newHost(ctx context.Context, of func(context.Context, *fetch.Cache, string) (*shim.Host, error), mesa string) (*shim.Host, error) {
+func newHost(ctx context.Context, packages shim.Packages, mesa string) (*shim.Host, error) {
 	dir, err := fetch.DefaultDir()
 	if err != nil {
 		return nil, err
 	}
-	return of(ctx, &fetch.Cache{Dir: dir, Progress: os.Stderr}, mesa)
+	return shim.NewHost(ctx, &fetch.Cache{Dir: dir, Progress: os.Stderr}, packages, mesa)
 }
 
 func runProgram(ctx context.Context, args []string) error {
@@ -90,7 +90,7 @@ func runProgram(ctx context.Context, args []string) error {
 	if flags.NArg() == 0 {
 		return fmt.Errorf("run: no program was named")
 	}
-	host, err := newHost(ctx, shim.NewHost, *version)
+	host, err := newHost(ctx, (*fetch.Cache).Mesa, *version)
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/umbra-gpu/umbra/cmd/lab/fetch"
 	"github.com/umbra-gpu/umbra/tests/shim"
 )
 
@@ -40,7 +41,7 @@ func piglit(ctx context.Context, args []string) error {
 	}
 	var hosts []*shim.Host
 	for range max(1, *jobs) {
-		host, err := newHost(ctx, shim.NewPiglitHost, *version)
+		host, err := newHost(ctx, (*fetch.Cache).Tools, *version)
 		if err != nil {
 			return err
 		}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/umbra-gpu/umbra/cmd/lab/fetch"
 	"github.com/umbra-gpu/umbra/tests/shim"
 	"github.com/umbra-gpu/umbra/tests/shim/random"
 )
@@ -25,7 +26,7 @@ func randomKernels(ctx context.Context, args []string) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	host, err := newHost(ctx, shim.NewHost, *version)
+	host, err := newHost(ctx, (*fetch.Cache).Mesa, *version)
 	if err != nil {
 		return err
 	}
