@@ -53,7 +53,6 @@ func newEverything(t testing.TB) *everything {
 	}
 	copy(d.config[:], []byte{0xde, 0x10, 0x01, 0x00})
 	binary.LittleEndian.PutUint32(d.config[8:], 0x03000001)
-	d.config[0x14] = 0xc // BAR1: 64 bits, prefetchable
 	return d
 }
 

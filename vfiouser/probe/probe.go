@@ -46,7 +46,6 @@ type Region struct {
 	Mmap   bool        `json:"mmap"`
 	Offset uint64      `json:"offset,omitempty"` // in its file
 	Areas  []wire.Area `json:"areas,omitempty"`  // that can be mapped; none with Mmap means all
-	BAR    string      `json:"bar,omitempty"`    // kind of a BAR: 32-bit, 64-bit, 64-bit prefetchable, I/O ports
 }
 
 // IRQ is one interrupt index.
@@ -155,7 +154,7 @@ func (d *Device) describe(c *client.Client) error {
 			if err := c.Read(configIndex, 0, p); err != nil {
 				return fmt.Errorf("configuration space: %w", err)
 			}
-			d.decode(p)
+			d.Config = Decode(p, d.Regions)
 		}
 	}
 	for i := range info.NumIRQs {
@@ -163,27 +162,17 @@ func (d *Device) describe(c *client.Client) error {
 		if err != nil {
 			return fmt.Errorf("interrupt %d: %w", i, err)
 		}
-		d.IRQs = append(d.IRQs, IRQ{Index: i, Name: name(irqNames, i), Count: q.Count, Flags: flagNames(q.Flags)})
+		d.IRQs = append(d.IRQs, IRQ{Index: i, Name: name(irqNames, i), Count: q.Count, Flags: names(q.Flags, irqFlags)})
 	}
 	return nil
 }
 
-// decode reads configuration space p, and what kinds of BARs the regions before it are.
-func (d *Device) decode(p []byte) {
-	d.Config = Decode(p)
-	for i := range d.Regions {
-		if r := &d.Regions[i]; r.Index < romIndex {
-			r.BAR = barKind(p, r.Index)
-		}
-	}
-}
-
-const romIndex, configIndex = 6, 7
+const configIndex = 7
 
 var (
 	regionNames = []string{"BAR0", "BAR1", "BAR2", "BAR3", "BAR4", "BAR5", "ROM", "configuration", "VGA"}
 	irqNames    = []string{"INTx", "MSI", "MSI-X", "ERR", "REQ"}
-	irqFlags    = []string{"eventfd", "maskable", "automasked", "noresize"} // by bit
+	irqFlags    = []flag{{wire.IRQFlagEventFD, "eventfd"}, {wire.IRQFlagMaskable, "maskable"}, {wire.IRQFlagAutomasked, "automasked"}, {wire.IRQFlagNoResize, "noresize"}}
 )
 
 func name(names []string, i uint32) string {
@@ -193,12 +182,17 @@ func name(names []string, i uint32) string {
 	return fmt.Sprintf("%d", i)
 }
 
-// flagNames lists the flags of an interrupt that are set.
-func flagNames(v uint32) []string {
+type flag struct {
+	mask uint32
+	name string
+}
+
+// names lists the flags that are set.
+func names(v uint32, flags []flag) []string {
 	out := []string{}
-	for i, name := range irqFlags {
-		if v&(1<<i) != 0 {
-			out = append(out, name)
+	for _, f := range flags {
+		if v&f.mask != 0 {
+			out = append(out, f.name)
 		}
 	}
 	return out
@@ -217,9 +211,6 @@ func (d *Device) Text() string {
 		rights := "neither read nor write, the server says"
 		if r.Read || r.Write || r.Mmap {
 			rights = strings.TrimSpace(map[bool]string{true: "read "}[r.Read] + map[bool]string{true: "write "}[r.Write] + map[bool]string{true: "mmap"}[r.Mmap])
-		}
-		if r.BAR != "" {
-			rights += ", " + r.BAR
 		}
 		fmt.Fprintf(&b, "  %d %-13s %10s  %s\n", r.Index, r.Name, size(r.Size), rights)
 		for _, a := range r.Areas {

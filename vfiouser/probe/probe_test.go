@@ -91,30 +91,67 @@ func TestCancelledProbe(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// TestDecode: a configuration space put together by hand from the PCI specification.
+// TestDecode: a configuration space put together by hand from the PCI
+// specification.
 func TestDecode(t *testing.T) {
 	p := make([]byte, 4096)
 	put32 := func(at int, v uint32) { binary.LittleEndian.PutUint32(p[at:], v) }
 	put32(0x00, 0x06d810de)
 	put32(0x04, 0x00100407)
 	put32(0x08, 0x030000a3)
+	put32(0x10, 0xfa000000)
+	put32(0x14, 0xe000000c)
+	put32(0x18, 0x00000001)
+	put32(0x24, 0x0000e001)
 	put32(0x2c, 0x076f10de)
-	p[0x34] = 0x60
+	put32(0x30, 0xfb000001)
+	p[0x34], p[0x3c], p[0x3d] = 0x60, 11, 1
 	put32(0x60, 0x00036801) // power management, next 68
-	put32(0x68, 0x00810011) // MSI-X, last
+	put32(0x64, 0x00000008)
+	put32(0x68, 0x00817805) // MSI, 64 bits, enabled, next 78
+	put32(0x6c, 0xfee00000)
+	put32(0x74, 0x4041)
+	put32(0x78, 0x80030011) // MSI-X, 4 vectors, enabled, last
+	put32(0x7c, 0x00002001)
+	put32(0x80, 0x00003001)
 	put32(0x100, 0x1281_0003)
 	put32(0x128, 0x0001_000b)
-	require.Equal(t, `  VGA compatible controller [0300]: 10de:06d8 (rev a3)
-    Subsystem: 10de:076f
-    Capabilities: [60] Power Management
-    Capabilities: [68] MSI-X
-    Capabilities: [100 v1] Device Serial Number
-    Capabilities: [128 v1] Vendor Specific Information
-`, probe.Decode(p).Text())
+	text := probe.Decode(p, nil).Text()
+	for _, want := range []string{
+		"VGA compatible controller [0300]: 10de:06d8 (rev a3)",
+		"Subsystem: 10de:076f",
+		"Control: I/O+ Mem+ BusMaster+ SpecCycle- ",
+		"Status: Cap+ 66MHz-",
+		"Interrupt: pin A routed to IRQ 11",
+		"Region 0: Memory at fa000000 (32-bit, non-prefetchable)",
+		"Region 1: Memory at 1e0000000 (64-bit, prefetchable)",
+		"Region 5: I/O ports at e000",
+		"Expansion ROM at fb000000 [enabled]",
+		"Capabilities: [60] Power Management: version 3, state D0\n",
+		"Capabilities: [68] MSI: Enable+ Maskable- 64bit+ Count=1/1",
+		"Address: 00000000fee00000  Data: 4041",
+		"Capabilities: [78] MSI-X: Enable+ Masked- Count=4",
+		"Vector table: BAR=1 offset=00002000",
+		"Capabilities: [100 v1] Device Serial Number\n",
+		"Capabilities: [128 v1] Vendor Specific Information\n",
+	} {
+		require.Contains(t, text, want)
+	}
+	require.NotContains(t, text, "wrong:")
 
-	put32(0x68, 0x00816011) // back to the first
+	// Before firmware has run: no addresses, and the regions describe the BARs.
+	sizes := []probe.Region{{Index: 1, Size: 128 << 20}}
+	fresh := bytes.Clone(p)
+	clear(fresh[4:6])
+	binary.LittleEndian.PutUint64(fresh[0x14:], 0xc)
+	text = probe.Decode(fresh, sizes).Text()
+	require.Contains(t, text, "Region 1: Memory at <unassigned> (64-bit, prefetchable) [disabled] [size=128M]\n")
+	require.NotContains(t, text, "Region 2")
+
+	put32(0x78, 0x80036011) // back to the first
+	p[0x79] = 0x60
 	put32(0x128, 0x1001_000b)
-	text := probe.Decode(p).Text()
+	text = probe.Decode(p, nil).Text()
 	require.Contains(t, text, "wrong: capability at 0x60: the list is a cycle")
 	require.Contains(t, text, "wrong: capability at 0x100: the list is a cycle")
 }
@@ -127,7 +164,7 @@ func decodeAnything(t *rapid.T) {
 		p[rapid.IntRange(0, n-1).Draw(t, "at")] = rapid.Byte().Draw(t, "byte")
 	}
 	p[6] |= 0x10
-	probe.Decode(p).Text()
+	probe.Decode(p, nil).Text()
 }
 
 func TestDecodeAnything(t *testing.T) { rapid.Check(t, decodeAnything) }
