@@ -36,8 +36,8 @@ func TestUse(t *testing.T) {
 
 	// An entry that waits has been fetched and has not ended.
 	c.submit(acquire(0, 1, opAcquire)...)
-	r.eventually("waiting", func() bool { return r.card.Use(1).Barred })
 	waits := r.card.Use(1)
+	r.eventually("waiting", func() bool { waits = r.card.Use(1); return waits.Barred && !waits.Running })
 	require.Equal(t, uint64(3), waits.Ended)
 	require.True(t, waits.Underway)
 	require.False(t, waits.Idle)
