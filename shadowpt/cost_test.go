@@ -91,7 +91,7 @@ func TestOneEntryCostsOneLine(t *testing.T) {
 			was, did := tr.Counts, s.Counts
 			p.change(tr, i)
 			i++
-			tr.Update()
+			tr.UpdateAll()
 			tr.Release()
 			require.Equal(t, uint64(1), tr.Counts.Changed-was.Changed)
 			require.Equal(t, uint64(shadowpt.LineSize/8), tr.Counts.Examined-was.Examined)
@@ -103,12 +103,12 @@ func TestOneEntryCostsOneLine(t *testing.T) {
 			step()
 		}
 		was := tr.Counts
-		tr.Update()
+		tr.UpdateAll()
 		require.Equal(t, was, tr.Counts, "nothing changed: nothing is looked at")
 		require.Zero(t, testing.AllocsPerRun(100, func() {
 			p.change(tr, i)
 			i++
-			tr.Update()
+			tr.UpdateAll()
 			tr.Release()
 		}))
 		require.Zero(t, testing.AllocsPerRun(100, func() { tr.Wrote(plainTables, 1) }))
@@ -122,17 +122,17 @@ func TestUntrappedTablesAreCompared(t *testing.T) {
 	tr.Counts = shadowpt.Counts{}
 	tr.Untrapped(plainTables, shadowpt.SmallTableSize, true)
 	put(p.vram, plainTables+4096, 0)
-	tr.Update()
+	tr.UpdateAll()
 	require.Equal(t, uint64(shadowpt.SmallTableSize), tr.Counts.Compared)
 	require.Equal(t, uint64(32), tr.Counts.Examined, "where they differ, 256 bytes at a time")
 	require.Equal(t, uint64(1), tr.Counts.Changed)
 	rewritten := s.Counts.Rewritten
 	tr.Untrapped(plainTables, shadowpt.SmallTableSize, false)
 	put(p.vram, plainTables+8192, 0) // the last one before that
-	tr.Update()
+	tr.UpdateAll()
 	require.Equal(t, uint64(2*shadowpt.SmallTableSize), tr.Counts.Compared, "a last time")
 	require.Equal(t, rewritten+1, s.Counts.Rewritten)
-	tr.Update()
+	tr.UpdateAll()
 	require.Equal(t, uint64(2*shadowpt.SmallTableSize), tr.Counts.Compared)
 }
 
@@ -162,7 +162,7 @@ func BenchmarkOneEntry(b *testing.B) {
 			for range changes {
 				r.p.change(r.tr, i)
 				i++
-				r.tr.Update()
+				r.tr.UpdateAll()
 				r.tr.Release()
 			}
 			r.d = min(r.d, time.Since(begin))
@@ -225,19 +225,19 @@ func TestOnlyNamedSpacesAreScanned(t *testing.T) {
 	tr.Follow(other)                                       // nothing is there: it has no tables
 	tr.Untrapped(0, uint64(len(p.vram)), true)
 	tr.Counts = shadowpt.Counts{}
-	tr.Update()
+	tr.UpdateAll()
 	compared, rewritten := tr.Counts.Compared, s.Counts.Rewritten
 	require.Equal(t, uint64(tables), compared)
 	p.change(tr, 1)
-	tr.UpdateOnly(other)
+	tr.Update(other)
 	require.Equal(t, compared, tr.Counts.Compared)
-	tr.UpdateOnly(s)
+	tr.Update(s)
 	require.Equal(t, compared+tables, tr.Counts.Compared)
 	require.Equal(t, rewritten+1, s.Counts.Rewritten)
 	tr.Untrapped(0, uint64(len(p.vram)), false)
-	tr.UpdateOnly(s) // a last time
+	tr.Update(s) // a last time
 	compared = tr.Counts.Compared
 	p.change(tr, 2)
-	tr.UpdateOnly(other, s)
+	tr.Update(other, s)
 	require.Equal(t, compared+shadowpt.LineSize, tr.Counts.Compared, "of many pages the line that was written")
 }

@@ -8,6 +8,9 @@ const LineSize = lineSize
 func (t *Tracker) Heed(page uint64)           { t.tables.add(page) }
 func (t *Tracker) Written(page uint64) uint64 { return t.written(page) }
 
+// UpdateAll is Update for all shadows.
+func (t *Tracker) UpdateAll() { t.Update(t.shadows...) }
+
 // Entry translates a guest's page entry.
 func (s *Shadow) Entry(q, page uint64) uint64 { return s.entry(q, page) }
 

@@ -222,9 +222,6 @@ func (t *Tracker) leaf(target Target, addr uint64) *leaf {
 	}
 	if !key.system {
 		t.tables.add(key.page)
-		if t.isLoose(key.page) {
-			t.loose.add(key.page)
-		}
 	}
 	l := &leaf{key: key, scan: t.scan}
 	switch {
@@ -239,10 +236,6 @@ func (t *Tracker) leaf(target Target, addr uint64) *leaf {
 		return nil
 	}
 	t.leaves[key] = l
-	if key.system {
-		l.at = len(t.system)
-		t.system = append(t.system, l)
-	}
 	return l
 }
 
@@ -252,21 +245,12 @@ func (t *Tracker) unfollow(pages *[]held) {
 		r := &h.l.refs[h.at]
 		t.followed -= uint64(r.count) * 8
 		h.removeRef()
-		if len(h.l.refs) == 0 {
-			t.forget(h.l)
+		if l := h.l; len(l.refs) == 0 {
+			delete(t.leaves, l.key)
+			if !l.key.system {
+				t.tables.remove(l.key.page)
+			}
 		}
 	}
 	*pages = nil
-}
-
-func (t *Tracker) forget(l *leaf) {
-	delete(t.leaves, l.key)
-	if !l.key.system {
-		t.tables.remove(l.key.page)
-		return
-	}
-	last := t.system[len(t.system)-1]
-	t.system[l.at], last.at = last, l.at
-	t.system[len(t.system)-1] = nil
-	t.system = t.system[:len(t.system)-1]
 }

@@ -21,8 +21,6 @@ type leaf struct {
 	// system counts the entries that name system memory when read as page entries.
 	system int
 	scan   uint64 // Tracker.scan of the last look
-	whole  bool   // it may have changed outside the marked lines
-	at     int    // index in Tracker.system, for a page in system memory
 	lost   bool   // no longer the guest's
 }
 

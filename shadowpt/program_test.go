@@ -306,9 +306,9 @@ func (p *program) flush() string {
 		for _, sp := range spaces {
 			which = append(which, sp.s)
 		}
-		p.t.UpdateOnly(which...)
+		p.t.Update(which...)
 	} else {
-		p.t.Update()
+		p.t.UpdateAll()
 	}
 	for _, sp := range spaces {
 		if p.full {

@@ -21,7 +21,6 @@ type Tracker struct {
 
 	shadows []*Shadow
 	leaves  map[leafKey]*leaf
-	system  []*leaf // leaves that are in system memory
 
 	// writers counts, by page of VRAM, the shadow entries that let engines write it.
 	// Removed entries are subtracted in Release: until the card has finished an
@@ -35,12 +34,11 @@ type Tracker struct {
 	rebuilt  bool      // engines may write through entries not counted in writers
 	left     bool      // a shadow was unfollowed; its tables are free after the next Release
 
-	scan  uint64   // number of the current or last look
-	late  []*leaf  // pages found to need a look while shadows were written
-	batch []uint64 // scratch: pages to examine
-	page  [SmallPage]byte
-	diff  [pageEntries]change
-	out   [2]burst // scratch: entries for the small and the big table
+	scan uint64  // number of the current or last look
+	late []*leaf // pages found to need a look while shadows were written
+	page [SmallPage]byte
+	diff [pageEntries]change
+	out  [2]burst // scratch: entries for the small and the big table
 }
 
 // change is a changed entry.
@@ -118,8 +116,11 @@ func (t *Tracker) Remapped(addr, n uint64) {
 // Update: removed entries can no longer be used.
 func (t *Tracker) Release() {
 	for _, r := range t.removedWriters {
-		for i := range r.n {
-			t.writers[r.page+i]--
+		for p := r.page; p < r.page+r.n; p++ {
+			if t.writers[p]--; t.writers[p] == 0 {
+				t.engines.remove(p)
+				t.mark(p, allLines) // for a last comparison
+			}
 		}
 	}
 	t.removedWriters = t.removedWriters[:0]
@@ -181,8 +182,8 @@ func (t *Tracker) countWriters(q, size uint64, by int) {
 		return
 	}
 	for p := first; p < first+n; p++ {
-		if t.writers[p]++; t.writers[p] == 1 && t.tables.has(p) {
-			t.loose.add(p)
+		if t.writers[p]++; t.writers[p] == 1 {
+			t.engines.add(p)
 		}
 	}
 }
@@ -295,8 +296,8 @@ func (t *Tracker) refollow() {
 	t.again = t.again[:0]
 }
 
-// updateLate examines changed pages that UpdateOnly skipped, because only other shadows used
-// them, and that a new table also uses. It reports whether there were any.
+// updateLate examines changed pages that Update skipped, because only other shadows used them, and
+// that a new table also uses. It reports whether there were any.
 func (t *Tracker) updateLate() bool {
 	n := len(t.late)
 	for _, l := range t.late {

@@ -54,7 +54,7 @@ func TestTablesThatChangeWhileRead(t *testing.T) {
 			}
 		}
 		for range 2 {
-			p.t.Update()
+			p.t.UpdateAll()
 			for _, sp := range p.spaces {
 				if p.full {
 					sp.s.Rebuild()
@@ -120,9 +120,9 @@ func TestLastStore(t *testing.T) {
 			tr.Untrapped(table, shadowpt.SmallPage, false)
 		}
 	}
-	tr.Update()
+	tr.UpdateAll()
 	require.Equal(t, 2, reads)
-	tr.Update()
+	tr.UpdateAll()
 	require.Equal(t, uint64(1), tr.Counts.Changed)
 }
 
@@ -141,10 +141,10 @@ func TestRemovedEntryIsUsed(t *testing.T) {
 	put(w.vram, table, 0)
 	tr.Wrote(table, 8)
 	for range 3 {
-		tr.Update()
+		tr.UpdateAll()
 	}
 	before := tr.Counts.Changed
 	put(w.vram, written, shadowpt.PTE{Valid: true, ReadOnly: true, Addr: 1 << 12}.Encode())
-	tr.Update()
+	tr.UpdateAll()
 	require.Equal(t, before+1, tr.Counts.Changed)
 }

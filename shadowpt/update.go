@@ -6,30 +6,9 @@ import (
 	"math/bits"
 )
 
-// Update examines all pages that may have changed and updates the shadows.
-func (t *Tracker) Update() {
-	t.scan++
-	// A page in both sets is examined only once, as a whole, after it was removed from
-	// both.
-	t.batch = t.dirty.take(t.batch[:0])
-	dirty := len(t.batch)
-	t.batch = t.loose.take(t.batch)
-	for _, p := range t.batch[dirty:] {
-		t.keepLoose(p)
-		t.comparePage(p, true)
-	}
-	for _, p := range t.batch[:dirty] {
-		t.comparePage(p, false)
-	}
-	for _, l := range t.system {
-		t.compare(l)
-	}
-	t.apply()
-}
-
-// UpdateOnly is Update for the shadows that an invalidate names. It looks only at the
-// pages of their tables.
-func (t *Tracker) UpdateOnly(which ...*Shadow) {
+// Update examines the pages of the tables of these shadows that may have changed, and updates the
+// shadows.
+func (t *Tracker) Update(which ...*Shadow) {
 	t.scan++
 	for _, s := range which {
 		t.compareAll(s.pages)
@@ -41,13 +20,13 @@ func (t *Tracker) UpdateOnly(which ...*Shadow) {
 	t.apply()
 }
 
-// compareAll examines the pages of one table that may have changed. In VRAM they are
-// adjacent, so it skips up to 64 at a time.
+// compareAll examines the pages of one table that may have changed. In VRAM they are adjacent, so it
+// skips up to 64 at a time.
 func (t *Tracker) compareAll(pages []held) {
 	for i := 0; i < len(pages); i++ {
 		l := pages[i].l
 		if !l.key.system {
-			word := (t.dirty.word(l.key.page) | t.loose.word(l.key.page)) >> (l.key.page % 64)
+			word := t.mayDiffer(l.key.page) >> (l.key.page % 64)
 			if word == 0 {
 				i += 63 - int(l.key.page%64)
 				continue
@@ -63,36 +42,14 @@ func (t *Tracker) compareAll(pages []held) {
 	}
 }
 
-// due reports whether a page may have changed since it was last examined, and marks it as
-// examined.
+// due reports whether a page is to be examined in this look: it may have changed, and was not
+// examined yet.
 func (t *Tracker) due(l *leaf) bool {
 	if l.scan == t.scan {
 		return false
 	}
 	l.scan = t.scan
-	if l.key.system {
-		return true
-	}
-	p := l.key.page
-	dirty, loose := t.dirty.has(p), t.loose.has(p)
-	if dirty {
-		t.dirty.remove(p)
-	}
-	if loose {
-		t.loose.remove(p)
-		t.keepLoose(p)
-	}
-	l.whole = loose
-	return dirty || loose
-}
-
-// keepLoose puts a page back into loose if it may still change unseen. The page was removed
-// first and the reason is checked second; Untrapped does the reverse, so one of the two
-// sees the other.
-func (t *Tracker) keepLoose(page uint64) {
-	if t.tables.has(page) && t.isLoose(page) {
-		t.loose.add(page)
-	}
+	return l.key.system || t.mayDiffer(l.key.page)>>(l.key.page%64)&1 != 0
 }
 
 // apply updates the shadows from the examined pages.
@@ -107,21 +64,11 @@ func (t *Tracker) apply() {
 	t.settle()
 }
 
-func (t *Tracker) isLoose(page uint64) bool { return t.direct.has(page) || t.writers[page] > 0 }
-
-func (t *Tracker) comparePage(page uint64, whole bool) {
-	if l := t.leaves[leafKey{page: page}]; l != nil && l.scan != t.scan {
-		l.whole = whole
-		t.compare(l)
-	}
-}
-
 // compare compares a page with its last content and applies the changes. Unchanged pages are
 // compared in place. A changed page is read once, and entries are taken only from that
 // copy, because the guest may write concurrently. If all writes were trapped, only the
 // range of marked lines is compared.
 func (t *Tracker) compare(l *leaf) {
-	l.scan = t.scan
 	from, to := t.span(l)
 	if from == to {
 		return
@@ -156,10 +103,10 @@ func (t *Tracker) span(l *leaf) (from, to int) {
 		return 0, SmallPage
 	}
 	lines := t.written(l.key.page)
-	if l.whole {
+	if t.loose(l.key.page) {
 		return 0, SmallPage
 	}
-	if lines == 0 { // the last look saw the lines before the page was marked
+	if lines == 0 { // the last look took them, or it was loose and will be marked
 		return 0, 0
 	}
 	return bits.TrailingZeros64(lines) * lineSize, (64 - bits.LeadingZeros64(lines)) * lineSize

@@ -5,33 +5,43 @@ import (
 	"sync/atomic"
 )
 
-// Watch records which pages of a guest's VRAM hold shadowed tables, and which of those may
-// have changed since a [Tracker] examined them. It is the part of a Tracker that any
-// goroutine may call, without a lock.
+// Watch records what may have changed of the pages of a guest's VRAM that hold shadowed tables,
+// since a [Tracker] examined them. It is the part of a Tracker that any goroutine may call,
+// without a lock.
 //
-// A table is added to the sets before it is read. A write is made before it is reported,
-// first by its lines and then by its page. So either the examination of the page sees the
-// write, or the page is examined again.
+// A page is added to tables before it is read, and a write is made before it is reported. So
+// either the read sees the write, or the page is examined again.
 type Watch struct {
 	pages  uint64
 	tables pageSet // pages that a Tracker follows
-	dirty  pageSet // of tables: written since the last look
-	// lines are the written parts of a page in dirty. More may be marked than was written,
-	// also for a page not yet in dirty. Loose pages may have changed elsewhere, too.
-	lines []atomic.Uint64
-	// direct pages are mapped: the guest writes them without a trap.
-	direct pageSet
-	// loose are tables that may change unseen: they are in direct, or engines may write
-	// them. They are compared at each Update. Any goroutine adds pages, the Tracker removes
-	// them.
-	loose pageSet
+	// Pages that may change without a trap: the guest has direct ones mapped, and engines may write
+	// the others.
+	direct, engines pageSet
+	// marked are pages that may have been written, and lines says where. A write marks the lines
+	// first, so that who finds the page finds them.
+	marked pageSet
+	lines  []atomic.Uint64
 }
+
+// pageSet is a set of page numbers below a bound. Any goroutine may change it.
+type pageSet []atomic.Uint64
+
+func newPageSet(pages uint64) pageSet { return make(pageSet, (pages+63)/64) }
+
+// word returns the word that holds page: page n is bit n % 64.
+func (s pageSet) word(page uint64) uint64 { return s[page/64].Load() }
+
+func (s pageSet) has(page uint64) bool { return s.word(page)>>(page%64)&1 != 0 }
+
+func (s pageSet) add(page uint64) { s[page/64].Or(1 << (page % 64)) }
+
+func (s pageSet) remove(page uint64) { s[page/64].And(^(uint64(1) << (page % 64))) }
 
 func newWatch(vram uint64) Watch {
 	n := (vram + SmallPage - 1) / SmallPage
 	return Watch{
 		pages: n, lines: make([]atomic.Uint64, n),
-		tables: newPageSet(n), dirty: newPageSet(n), direct: newPageSet(n), loose: newPageSet(n),
+		tables: newPageSet(n), direct: newPageSet(n), engines: newPageSet(n), marked: newPageSet(n),
 	}
 }
 
@@ -41,21 +51,31 @@ const (
 	allLines = math.MaxUint64
 )
 
-// mark records a write to some lines of a page.
+// mark records a write to some lines of a page. It does so even if they are marked already: the
+// atomic operation orders the write before it for the goroutine that takes the marks.
 func (w *Watch) mark(page, lines uint64) (table bool) {
 	if !w.tables.has(page) {
 		return false
 	}
-	// Do this even if the lines are marked already: the atomic operation orders the write
-	// before it for the goroutine that takes the marks or later finds the page in dirty. A
-	// plain load could be executed before the store is visible.
 	w.lines[page].Or(lines)
-	w.dirty.add(page)
+	w.marked.add(page)
 	return true
 }
 
-// written takes the marked lines of a page.
-func (w *Watch) written(page uint64) uint64 { return w.lines[page].Swap(0) }
+// mayDiffer has a bit for each page of page's word that may have changed since it was last examined.
+func (w *Watch) mayDiffer(page uint64) uint64 {
+	return w.marked.word(page) | w.direct.word(page) | w.engines.word(page)
+}
+
+// loose reports whether a page may change without a trap. What ends that marks the page afterwards,
+// for a last comparison.
+func (w *Watch) loose(page uint64) bool { return w.direct.has(page) || w.engines.has(page) }
+
+// written takes the marks of a page: whoever examines it now sees those writes.
+func (w *Watch) written(page uint64) (lines uint64) {
+	w.marked.remove(page)
+	return w.lines[page].Swap(0)
+}
 
 // Wrote records that n bytes of the guest's VRAM at addr were written, and reports whether
 // a table lies there. Addresses outside the VRAM are ignored.
@@ -87,14 +107,11 @@ func (w *Watch) Wrote(addr, n uint64) (table bool) {
 // the last one.
 func (w *Watch) Untrapped(addr, n uint64, on bool) {
 	for p := addr / SmallPage; p < min((addr+n+SmallPage-1)/SmallPage, w.pages); p++ {
-		if !on {
-			// The page stays in loose, for a last comparison.
-			w.direct.remove(p)
+		if on {
+			w.direct.add(p)
 			continue
 		}
-		w.direct.add(p)
-		if w.tables.has(p) {
-			w.loose.add(p)
-		}
+		w.direct.remove(p)
+		w.mark(p, allLines) // for a last comparison
 	}
 }

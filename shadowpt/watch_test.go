@@ -73,7 +73,7 @@ func TestNoStoreLostDuringScan(t *testing.T) {
 				written = true
 			default:
 			}
-			tr.Update() // also once after the last store
+			tr.UpdateAll() // also once after the last store
 			tr.Release()
 			looks++
 		}

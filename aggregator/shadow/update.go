@@ -30,27 +30,19 @@ func (sh *Shadows) Update(v Dirs) {
 	if len(which) == 0 && remapped.empty() {
 		return
 	}
+	shadows := make([]*shadowpt.Shadow, len(which))
+	for i, sp := range which {
+		shadows[i], sp.fresh = sp.shadow, true
+	}
 	sh.timed(nil, remapped.Lost, func() {
 		if !remapped.empty() {
 			sh.tracker.Remapped(remapped.From, remapped.To-remapped.From)
 		}
-		if len(which) == len(sh.spaces) {
-			sh.tracker.Update()
-			return
-		}
-		shadows := make([]*shadowpt.Shadow, len(which))
-		for i, sp := range which {
-			shadows[i] = sp.shadow
-		}
-		sh.tracker.UpdateOnly(shadows...)
+		sh.tracker.Update(shadows...)
 	})
-	if len(which) == 0 {
-		return // only the memory map changed
+	if len(which) > 0 { // else only the memory map changed
+		sh.stats.Scans.Add(1)
 	}
-	for _, sp := range which {
-		sp.fresh = true
-	}
-	sh.stats.Scans.Add(1)
 }
 
 // takeRemapped returns what was remapped, and forgets it if every space is updated.
