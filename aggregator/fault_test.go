@@ -140,3 +140,15 @@ func TestMemoryOfLostChannelsIsNotReused(t *testing.T) {
 		})
 	}
 }
+
+// hold makes a guest's goroutine wait until release is called, as one that has spent its rate.
+func hold(t *testing.T, g *Guest) (release func()) {
+	settle(g)
+	g.shadows.Charge(time.Now(), 1e15)
+	return func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.shadows.Charge(time.Now(), -1e15)
+		g.wake.Broadcast()
+	}
+}

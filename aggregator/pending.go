@@ -34,7 +34,6 @@ type State struct {
 // work is a guest's worker. Guest.mu guards it.
 type work struct {
 	current Requests // of this round
-	ending  bool     // current only ends channels
 	begun   uint64   // rounds
 	done    uint64
 	closing bool // Remove was called
@@ -47,13 +46,6 @@ func (g *Guest) idle() bool { return g.state.Pending.empty() && g.work.current.e
 func (t *Requests) empty() bool {
 	return t.Bind.Empty() && t.Preempt.Empty() && t.Doorbells.Empty() && !t.Runlist && !t.Reset &&
 		!t.Schedule && !t.Invalidate.Any() && !t.Entries && t.Policy == nil
-}
-
-// bindsOnly reports whether there are only binds, unbinds, preempts and invalidates.
-func (t *Requests) bindsOnly() bool {
-	rest := *t
-	rest.Bind, rest.Preempt, rest.Invalidate = fifo.Set{}, fifo.Set{}, shadow.Dirs{}
-	return rest.empty()
 }
 
 // doorbellsOnly reports whether there are only doorbells: no register polls for those.

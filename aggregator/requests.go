@@ -107,7 +107,7 @@ func (g *Guest) Invalidate(pdb, v uint32) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.stats.Invalidates.Add(1)
-	if g.mayDefer() && g.deferInvalidate(asked) {
+	if g.idle() && g.deferInvalidate(asked) {
 		return
 	}
 	g.state.Pending.Invalidate.Merge(asked)
@@ -214,14 +214,9 @@ func (g *Guest) ring(id uint8, flushed bool) {
 	g.wake.Broadcast()
 }
 
-// mayDefer reports whether an invalidate may be deferred if its channels are quiet: nothing
-// current lets a channel run, and no channel that is being unbound has state to write to guest
-// memory. After the invalidate the guest may reuse that memory. Guest.mu is held.
-func (g *Guest) mayDefer() bool {
-	return (g.work.current.empty() || g.work.ending) && g.channels.AllSaved()
-}
-
-// deferInvalidate defers an invalidate and reports whether it could. Guest.mu is held.
+// deferInvalidate defers an invalidate if its channels are quiet, and reports whether it did. No
+// request is pending or current: one could let a channel run, or end one whose state is still to be
+// written to memory that the guest may reuse after the invalidate. Guest.mu is held.
 func (g *Guest) deferInvalidate(v shadow.Dirs) bool {
 	if g.shadows.Policy().Sync != shadowpt.SyncLazy {
 		return false

@@ -71,3 +71,28 @@ func TestBusyChannelsAreNotDeferred(t *testing.T) {
 		f.SetChannel(ch.Card().ID(), 1)
 	}
 }
+
+// TestNoDeferralWhileChannelStarts: while a round is under way that lets a channel run, an
+// invalidate of its space is the next round's, and the guest waits for it.
+func TestNoDeferralWhileChannelStarts(t *testing.T) {
+	a, f := newAgg(t, Options{})
+	g := addGuestWith(t, a, GuestConfig{})
+	bindChannel(t, g, 1)
+	change := func(pde shadowpt.PDE) {
+		writeEntry(t, g, dirAt, pde.Encode())
+		invalidate(g)
+	}
+	writeEntry(t, g, 0x200000, shadowpt.PTE{Valid: true}.Encode())
+	change(shadowpt.PDE{Small: shadowpt.Table{Present: true, Addr: 0x200000}})
+	require.True(t, g.Invalidated())
+	f.Hold(invalidates, true)
+	f.Forget()
+	g.Doorbell(1)
+	require.Eventually(t, func() bool { return len(f.WritesTo(regInvalidate, 4)) > 0 }, patience, tick/10)
+	require.True(t, g.Invalidated(), "of what the guest asked for")
+	change(shadowpt.PDE{})
+	require.False(t, g.Invalidated())
+	f.Hold(invalidates, false)
+	settleRound(g)
+	require.True(t, g.Invalidated())
+}

@@ -104,8 +104,7 @@ func (g *Guest) next() bool {
 	if w.closing {
 		return false
 	}
-	starts := g.starts(&g.state.Pending)
-	if w.ending = !starts && g.state.Pending.bindsOnly(); g.mustFlush(&g.state.Pending) {
+	if g.mustFlush(&g.state.Pending) {
 		g.flushDeferred()
 	}
 	w.current, g.state.Pending = g.state.Pending, Requests{}
@@ -116,24 +115,11 @@ func (g *Guest) next() bool {
 	return true
 }
 
-// starts reports whether the requests may let a channel run. Guest.mu is held.
-func (g *Guest) starts(t *Requests) bool {
-	if !t.Doorbells.Empty() || t.Runlist || t.Schedule {
-		return true
-	}
-	binds := false
-	t.Bind.Each(func(id uint8) { binds = binds || g.channels.Table[id].Bound })
-	return binds
-}
-
 // mustFlush reports whether the requests may let a channel run that needs deferred
 // invalidates flushed. A doorbell lets only its own channel run. Guest.mu is held.
-func (g *Guest) mustFlush(t *Requests) (must bool) {
-	rest := *t
-	rest.Doorbells = fifo.Set{}
-	if g.starts(&rest) {
-		return true
-	}
+func (g *Guest) mustFlush(t *Requests) bool {
+	must := t.Runlist || t.Schedule
+	t.Bind.Each(func(id uint8) { must = must || g.channels.Table[id].Bound })
 	t.Doorbells.Each(func(id uint8) {
 		ch := g.channels.Channel(id)
 		must = must || ch == nil || g.shadows.NeedsFlush(ch.Key())
@@ -154,7 +140,7 @@ func (g *Guest) finish() {
 	if !w.current.doorbellsOnly() {
 		defer g.reports.Done(w.current.Runlist)
 	}
-	w.current, w.ending = Requests{}, false
+	w.current = Requests{}
 	w.done = w.begun
 	doorbells.Each(func(id uint8) {
 		if ch := g.channels.Ready(id); ch != nil {
@@ -210,7 +196,7 @@ func (g *Guest) refreshShadows(t *Requests) {
 	if t.Policy != nil {
 		g.follow(*t.Policy)
 	}
-	due := t.Invalidate.Any() && !g.deferAll(t)
+	due := t.Invalidate.Any()
 	switch {
 	case t.Entries:
 		g.shadows.Update(shadow.All)
@@ -232,13 +218,6 @@ func (g *Guest) follow(p shadowpt.Policy) {
 		defer g.mu.Unlock()
 		g.flushDeferred()
 	}
-}
-
-// deferAll defers the invalidates of a round that lets no channel run.
-func (g *Guest) deferAll(t *Requests) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return !g.starts(t) && g.deferInvalidate(t.Invalidate)
 }
 
 // reschedule makes the card follow Schedule.

@@ -55,7 +55,6 @@ type FIFO struct {
 
 	State
 	channels [gf100.Channels]*Channel // the card's channels behind the table's entries
-	leaving  *Channel                 // being closed, until it has left the card
 	exits    exits
 
 	mu   sync.Mutex
@@ -134,14 +133,14 @@ func (f *FIFO) WillRebind(id uint8) { f.Rebinding.Add(id) }
 // BeginRebind takes the card's channel out of the table, to be closed. It returns what the guest
 // asked for.
 func (f *FIFO) BeginRebind(id uint8) (old *Channel, want Entry) {
-	old, f.channels[id], f.leaving = f.channels[id], nil, f.channels[id]
+	old, f.channels[id] = f.channels[id], nil
 	return old, f.Table[id]
 }
 
 // EndRebind puts the card's new channel, or nil, into the table. With again the guest asked for
 // another bind meanwhile.
 func (f *FIFO) EndRebind(id uint8, ch *Channel, again bool) {
-	f.channels[id], f.leaving = ch, nil
+	f.channels[id] = ch
 	if !again {
 		f.Rebinding.Remove(id)
 	}
@@ -250,12 +249,8 @@ func (f *FIFO) Of(ids Set) (list []*Channel) {
 }
 
 // Quiet reports whether no channel of the spaces that v names has anything left to do, and which of
-// the spaces channels use. A channel that is being unbound or taken off the card counts as quiet
-// when it has no work left.
+// the spaces channels use.
 func (f *FIFO) Quiet(v shadow.Dirs) (used []shadow.Key, ok bool) {
-	if ch := f.leaving; ch != nil && v.Has(ch.Key()) && !ch.card.Quiet() {
-		return nil, false
-	}
 	for _, ch := range f.channels {
 		if ch == nil || !v.Has(ch.Key()) {
 			continue
@@ -266,19 +261,6 @@ func (f *FIFO) Quiet(v shadow.Dirs) (used []shadow.Key, ok bool) {
 		used = append(used, ch.Key())
 	}
 	return used, true
-}
-
-// AllSaved reports whether no channel that is being unbound has state to write to guest memory.
-func (f *FIFO) AllSaved() bool {
-	if f.leaving != nil && !f.leaving.state.Saved {
-		return false
-	}
-	for _, ch := range f.Of(f.Rebinding) {
-		if !ch.state.Saved {
-			return false
-		}
-	}
-	return true
 }
 
 // TakeAll empties the table.

@@ -72,9 +72,6 @@ func (f *FIFO) finish(ch *Channel) {
 	}
 	f.cfg.Gate.Remove(ch)
 	ch.card.Unbind()
-	f.cfg.Lock.Lock()
-	f.leaving = nil // its number may be reused soon
-	f.cfg.Lock.Unlock()
 	f.Saved[ch.ID] = SavedState{Number: ch.card.ID(), Token: state.Token}
 	if f.cfg.Shadows.Leave(ch.space) && !f.Invalidate() {
 		f.exits.waiting = append(f.exits.waiting, ch) // until an invalidate completes
