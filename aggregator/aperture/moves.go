@@ -1,7 +1,6 @@
 package aperture
 
 import (
-	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -9,14 +8,18 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/card"
 )
 
-// piece is pages that lie together and go to slots that do.
-type piece struct {
-	first, n uint32
-	to       slot // of the first page; inCard is for all
-}
+// Pages whose slots have changed are in the queue. A batch of them is moved in three passes:
+//
+//  1. evict: a page leaves a slot that no longer shows it, to an alias of it if there is one, else
+//     to the card.
+//  2. place: a page goes to the slot that should back it, see [Set.wanted].
+//  3. addAliases: the other slots that show a page become aliases.
+//
+// Between the first two the slots that lost their page are cleared. A pass that needs a slot whose
+// page is in a later batch puts its own page back into the queue. What the limits or the card
+// refuse stays where it is, and is counted.
 
-// moveQueued moves the first n queued pages to their new backing. The others stay queued (see
-// Pending). Set.mu is held.
+// moveQueued moves the first n queued pages. The others stay queued (see Pending). Set.mu is held.
 func (s *Set) moveQueued(n int) {
 	if len(s.queue) == 0 {
 		return
@@ -31,12 +34,12 @@ func (s *Set) moveQueued(n int) {
 	}
 	s.clear()
 	s.owner.Quiesce(func() {
-		s.leave(batch)
-		s.clear() // before a page moves there
-		s.enter(batch)
+		s.evict(batch)
+		s.clear()
+		s.place(batch)
 	})
 	for _, p := range batch {
-		s.showAgain(p)
+		s.addAliases(p)
 		s.setDirect(p, false)
 		if p.First == inCard && p.Backing == inCard && !p.Queued {
 			delete(s.Pages, p.N)
@@ -56,9 +59,9 @@ func (s *Set) setDirect(p *PageState, on bool) {
 	}
 }
 
-// leave takes pages out of slots that show them no more: to an alias, or to the card.
-func (s *Set) leave(batch []*PageState) {
-	var list []piece
+// evict is the first pass.
+func (s *Set) evict(batch []*PageState) {
+	var moves []move
 	for _, p := range batch {
 		if p.Backing == inCard || s.showing(p, p.Backing) {
 			continue
@@ -70,37 +73,38 @@ func (s *Set) leave(batch []*PageState) {
 			s.flushPage(p)
 			s.dropAliases(p)
 		}
-		list = append(list, piece{p.N, 1, inCard})
+		moves = append(moves, move{p.N, 1, inCard})
 	}
-	for _, m := range join(s, list) {
-		if !s.fits(s.leaving(m)) {
+	for _, m := range s.join(moves) {
+		if !s.runsFit(s.runsByLeaving(m)) {
 			m = s.wholeRun(m)
 		}
 		s.relocate(m)
 	}
 }
 
-// enter moves pages to the slots that should back them, if these are free.
-func (s *Set) enter(batch []*PageState) {
-	var list []piece
+// place is the second pass.
+func (s *Set) place(batch []*PageState) {
+	var moves []move
 	for _, p := range batch {
 		to := s.wanted(p)
 		if to == inCard || to == p.Backing {
 			continue
 		}
+		stuck := p.Backing != inCard && !s.showing(p, p.Backing) // the card did not evict it
 		switch other := s.resident(to); {
-		case other != nil && other.Queued: // it leaves later
+		case other != nil && other.Queued:
 			s.enqueue(p)
-		case other != nil, p.Backing != inCard && !s.showing(p, p.Backing): // the card did not move it
+		case other != nil || stuck:
 			s.stats.MovesRefused.Add(s.window(to), 1)
 		case p.Backing == inCard:
-			list = append(list, piece{p.N, 1, to})
+			moves = append(moves, move{p.N, 1, to})
 		case s.Slots[to].MergeBase != nil || s.addAlias(p, to):
 			s.promote(p, to)
 		}
 	}
-	for _, m := range join(s, list) {
-		if !s.fits(1) {
+	for _, m := range s.join(moves) {
+		if !s.runsFit(1) {
 			s.stats.RunsRefused.Add(s.window(m.to), uint64(m.n))
 			continue
 		}
@@ -114,7 +118,7 @@ func (s *Set) enter(batch []*PageState) {
 // slot becomes an alias with the same merge base, so later stores there are merged.
 func (s *Set) promote(p *PageState, to slot) bool {
 	from, base := p.Backing, s.Slots[to].MergeBase
-	if !s.fits(s.leaving(piece{p.N, 1, inCard}) + 1) {
+	if !s.runsFit(s.runsByLeaving(move{p.N, 1, inCard}) + 1) {
 		s.stats.RunsRefused.Add(s.window(to), 1)
 		return false
 	}
@@ -127,7 +131,7 @@ func (s *Set) promote(p *PageState, to slot) bool {
 	s.flush(p, to)
 	s.step()
 	s.unlink(p, to)
-	if !s.relocate(piece{p.N, 1, to}) {
+	if !s.relocate(move{p.N, 1, to}) {
 		s.link(p, to, base)
 		return false
 	}
@@ -139,8 +143,8 @@ func (s *Set) promote(p *PageState, to slot) bool {
 	return true
 }
 
-// showAgain makes aliases of the slots that show a page and do not back it.
-func (s *Set) showAgain(p *PageState) {
+// addAliases is the third pass, for one page.
+func (s *Set) addAliases(p *PageState) {
 	if p.Backing == inCard {
 		s.dropAliases(p)
 		return
@@ -148,7 +152,7 @@ func (s *Set) showAgain(p *PageState) {
 	if p.Queued && !s.showing(p, p.Backing) {
 		return // it leaves later
 	}
-	for at := p.First; at != inCard; at = s.Slots[at].Next {
+	for at := range s.slotsOf(p) {
 		other := s.resident(at)
 		switch {
 		case at == p.Backing || s.Slots[at].MergeBase != nil:
@@ -162,7 +166,7 @@ func (s *Set) showAgain(p *PageState) {
 }
 
 // relocate has the card move pages, and reports whether all of them were moved.
-func (s *Set) relocate(m piece) bool {
+func (s *Set) relocate(m move) bool {
 	r := card.Relocation{Addr: uint64(m.first) << pageShift, Size: uint64(m.n) << pageShift}
 	if m.to != inCard {
 		f, off := s.at(m.to)
@@ -176,7 +180,7 @@ func (s *Set) relocate(m piece) bool {
 		if to != inCard {
 			to += slot(i)
 		}
-		s.settle(s.Pages[m.first+i], to)
+		s.setBacking(s.Pages[m.first+i], to)
 	}
 	s.stats.Moves.Add(1)
 	s.stats.PagesMoved.Add(uint64(n))
@@ -194,9 +198,9 @@ func (s *Set) relocate(m piece) bool {
 	return false
 }
 
-// settle notes where a page is now.
-func (s *Set) settle(p *PageState, to slot) {
-	before := s.starts(p.N) + s.starts(p.N+1)
+// setBacking notes where a page is now.
+func (s *Set) setBacking(p *PageState, to slot) {
+	before := s.runStarts(p.N) + s.runStarts(p.N+1)
 	if p.Backing != inCard {
 		s.Slots[p.Backing].Resident = nothing
 		s.stats.Resident[s.window(p.Backing)].Add(-1)
@@ -205,77 +209,7 @@ func (s *Set) settle(p *PageState, to slot) {
 		s.Slots[to].Resident = shows(p.N)
 		s.stats.Resident[s.window(to)].Add(1)
 	}
-	s.stats.Runs.Add(s.starts(p.N) + s.starts(p.N+1) - before)
-}
-
-// Adjacent pages in a window are a run. Each run costs the process at most two mappings:
-// its own, and one of the memory after it.
-
-// fits reports whether there may be so many more runs.
-func (s *Set) fits(more int64) bool {
-	return more <= 0 || s.stats.Runs.Load()+more <= int64(s.cfg.Runs)
-}
-
-// starts is 1 if a run begins with page n.
-func (s *Set) starts(n uint32) int64 {
-	at := s.backing(n)
-	if at == inCard {
-		return 0
-	}
-	if n > 0 {
-		if before := s.backing(n - 1); before != inCard && before+1 == at && s.sameWindow(before, at) {
-			return 0
-		}
-	}
-	return 1
-}
-
-// leaving is how many runs there are more when pages leave: 1 if they are inside one.
-func (s *Set) leaving(m piece) (runs int64) {
-	for n := m.first; n <= m.first+m.n; n++ {
-		runs -= s.starts(n)
-	}
-	if s.backing(m.first+m.n) != inCard {
-		runs++
-	}
-	return runs
-}
-
-// wholeRun returns the run around pages whose leaving would split it and exceed the limit on
-// runs. The whole run leaves. Its other slots that still show pages are counted as refused.
-func (s *Set) wholeRun(m piece) piece {
-	first, end := m.first, m.first+m.n
-	for s.starts(first) == 0 {
-		first--
-	}
-	for s.backing(end) != inCard && s.starts(end) == 0 {
-		end++
-	}
-	for n := first; n < end; n++ {
-		p := s.Pages[n]
-		if s.showing(p, p.Backing) {
-			s.stats.RunsRefused.Add(s.window(p.Backing), 1)
-		}
-		s.flushPage(p)
-		s.dropAliases(p)
-	}
-	return piece{first, end - first, inCard}
-}
-
-// join sorts single pages and joins those that lie together on both sides. The card splits a move
-// to itself.
-func join(s *Set, list []piece) []piece {
-	slices.SortFunc(list, func(a, b piece) int { return cmp.Compare(a.first, b.first) })
-	out := list[:0]
-	for _, m := range list {
-		if k := len(out) - 1; k >= 0 && out[k].first+out[k].n == m.first &&
-			(m.to == inCard || m.to == out[k].to+slot(out[k].n) && s.sameWindow(out[k].to, m.to)) {
-			out[k].n++
-			continue
-		}
-		out = append(out, m)
-	}
-	return out
+	s.stats.Runs.Add(s.runStarts(p.N) + s.runStarts(p.N+1) - before)
 }
 
 // empty sends all pages back to the card and clears the files. It returns how many pages the card
@@ -307,42 +241,4 @@ func (s *Set) empty() (left int64) {
 	}
 	s.putROM()
 	return 0
-}
-
-// clear zeroes slots that lost their page, unless another page is there by now.
-func (s *Set) clear() {
-	list := s.vacated
-	s.vacated = s.vacated[:0]
-	slices.Sort(list)
-	list = slices.DeleteFunc(slices.Compact(list), func(at slot) bool {
-		return s.Slots[at].Resident != nothing || s.Slots[at].MergeBase != nil
-	})
-	for len(list) > 0 {
-		n := 1
-		for n < len(list) && list[n] == list[0]+slot(n) && s.sameWindow(list[0], list[n]) {
-			n++
-		}
-		m, off := s.at(list[0])
-		m.punch(off, uint64(n)<<pageShift)
-		list = list[n:]
-	}
-}
-
-// at returns the file of a slot, and the slot's offset in it.
-func (s *Set) at(at slot) (*memory, uint64) {
-	k, n := s.kind(at)
-	off := uint64(n) << pageShift
-	switch k {
-	case BAR3:
-		return s.files[card.BAR3], off
-	case BAR1:
-		return s.files[card.BAR1], off
-	}
-	return s.files[card.BAR0], praminBase + off
-}
-
-// bytes is a slot's page as the guest sees it.
-func (s *Set) bytes(at slot) []byte {
-	m, off := s.at(at)
-	return m.mem[off : off+pageSize]
 }

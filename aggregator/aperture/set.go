@@ -3,7 +3,6 @@ package aperture
 import (
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -50,13 +49,6 @@ func (l *Limits) FitMappings(n int) {
 	l.Runs = min(l.Runs, n/2)
 }
 
-// Where the windows lie in BAR0, and how large the one on VRAM is.
-const (
-	romBase    = 0x300000
-	praminBase = 0x700000
-	praminSize = 0x100000
-)
-
 // staleAfter is the age of the last flush after which any register access flushes aliases:
 // a driver may poll memory in a loop whose time-out reads a timer.
 const staleAfter = time.Millisecond
@@ -73,47 +65,58 @@ type Owner interface {
 	Direct(addr uint64, on bool)
 }
 
-// Region is a part of a BAR that a machine may map.
-type Region struct {
-	BAR   int
-	File  *os.File // as long as the BAR; the Set's own
-	Areas []Area
-}
-
-// Area is a piece of a region, in bytes.
-type Area struct{ Offset, Size uint64 }
-
-// Set is the windows of one client of one GPU.
+// Set is the windows of a GPU. It has some while a client has the GPU, see [Set.Open].
 type Set struct {
-	cfg   Config
 	owner Owner
 	stats *Stats
 	began time.Time
 
-	mu sync.Mutex
+	mapped  atomic.Uint32 // Map of the client; MapNone if there is none
+	pending atomic.Bool   // queue is not empty
+	flushed atomic.Int64  // when aliases were last flushed, since began
+
+	mu sync.Mutex // guards what follows
+	client
+
+	step func() // called between the steps of promote; tests store there
+}
+
+// client is what a Set has for one client.
+type client struct {
+	cfg Config
 	State
+	open    bool
 	files   [4]*memory      // by BAR
 	base    [Kinds + 1]slot // the first of each window
 	bars    [Kinds]*scanner // BAR3 and BAR1; nil if not mapped
 	queue   []*PageState    // those that are Queued
 	aliased map[*PageState]struct{}
 	vacated []slot // that no longer show a page; cleared before a method returns
-
-	pending atomic.Bool  // queue is not empty
-	flushed atomic.Int64 // when aliases were last flushed, since began
-
-	step func() // called between the steps of promote; tests store there
 }
 
-// New makes the windows of a client. They are empty until Block, Window and the like define their
-// content. Close ends them. The counters outlive them.
-func New(cfg Config, owner Owner, stats *Stats) (*Set, error) {
-	cfg.Limits.complete()
-	s := &Set{
-		cfg: cfg, owner: owner, stats: stats, began: time.Now(),
-		aliased: make(map[*PageState]struct{}), step: func() {},
+// New returns the windows of a GPU that has no client.
+func New(owner Owner, stats *Stats) *Set {
+	return &Set{owner: owner, stats: stats, began: time.Now(), step: func() {}}
+}
+
+// Free returns an error if the windows of the last client are not closed.
+func (s *Set) Free() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open {
+		return errors.New("windows are not closed: pages of VRAM are still where the last client had them mapped")
 	}
-	stats.MostRuns.Store(int64(cfg.Runs))
+	return nil
+}
+
+// Open makes the windows of a client; the last client's are closed. They are empty until Block,
+// Window and the like define their content.
+func (s *Set) Open(cfg Config) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	cfg.Limits.complete()
+	s.stats.MostRuns.Store(int64(cfg.Runs))
+	s.client = client{cfg: cfg, open: true, aliased: make(map[*PageState]struct{})}
 	vram := uint32(cfg.VRAM >> pageShift)
 	for k, bytes := range [Kinds]uint64{BAR3: cfg.BAR3, BAR1: cfg.BAR1, PRAMIN: praminSize} {
 		n := uint32(bytes >> pageShift)
@@ -129,95 +132,38 @@ func New(cfg Config, owner Owner, stats *Stats) (*Set, error) {
 		s.Slots[i].Next, s.Slots[i].Prev = inCard, inCard
 	}
 	if err := s.makeFiles(); err != nil {
-		return nil, errors.Join(err, s.closeFiles())
+		err = errors.Join(err, s.closeFiles())
+		s.client = client{}
+		return err
 	}
-	return s, nil
+	s.mapped.Store(uint32(cfg.Map))
+	return nil
+}
+
+// Close gives all pages back to the card and ends the windows, and reports whether there were any.
+// A client that still has their files sees zeros. If the card does not take some pages back, that
+// client can still reach them: Close then returns an error, and the next call tries again. Until it
+// succeeds no other client may have the GPU.
+func (s *Set) Close() (closed bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mapped.Store(uint32(MapNone))
+	if !s.open {
+		return false, nil
+	}
+	s.bars = [Kinds]*scanner{} // nothing else moves there
+	if n := s.empty(); n > 0 {
+		return false, fmt.Errorf("%d pages of VRAM are still where the last client had them mapped: %s", n, s.Refused)
+	}
+	err = s.closeFiles()
+	s.client = client{}
+	return true, err
 }
 
 func (c *Config) pollPages() uint32 { return uint32(c.Poll >> pageShift) }
 
-func (s *Set) makeFiles() (err error) {
-	for bar, f := range [4]struct {
-		name string
-		size uint64
-		used Map
-	}{
-		0: {"bar0", s.cfg.BAR0, MapPRAMIN | MapROM},
-		1: {"bar1", s.cfg.BAR1, MapBAR1},
-		3: {"bar3", s.cfg.BAR3, MapBAR3},
-	} {
-		if s.cfg.Map&f.used == 0 {
-			continue
-		}
-		if s.files[bar], err = newMemory(f.name, f.size); err != nil {
-			return err
-		}
-	}
-	s.putROM()
-	return nil
-}
-
-func (s *Set) putROM() {
-	if s.cfg.Map&MapROM == 0 {
-		return
-	}
-	mem := s.files[card.BAR0].mem[romBase:][:s.romSize()]
-	for i := copy(mem, s.cfg.ROM); i < len(mem); i++ {
-		mem[i] = 0xff // no device answers
-	}
-}
-
-func (s *Set) romSize() uint64 { return (uint64(len(s.cfg.ROM)) + pageSize - 1) &^ (pageSize - 1) }
-
-func (s *Set) closeFiles() error {
-	var errs []error
-	for i, m := range s.files {
-		if m != nil {
-			errs = append(errs, m.close())
-			s.files[i] = nil
-		}
-	}
-	return errors.Join(errs...)
-}
-
 // Map says what the client may map.
-func (s *Set) Map() Map { return s.cfg.Map }
-
-// Regions lists what the client may map.
-func (s *Set) Regions() (list []Region) {
-	add := func(bar int, areas ...Area) {
-		list = append(list, Region{BAR: bar, File: s.files[bar].file, Areas: areas})
-	}
-	var zero []Area
-	if s.cfg.Map&MapROM != 0 && s.romSize() > 0 {
-		zero = append(zero, Area{romBase, s.romSize()})
-	}
-	if s.cfg.Map&MapPRAMIN != 0 {
-		zero = append(zero, Area{praminBase, praminSize})
-	}
-	if len(zero) > 0 {
-		add(card.BAR0, zero...)
-	}
-	if s.cfg.Map&MapBAR1 != 0 && s.cfg.Poll < s.cfg.BAR1 {
-		add(card.BAR1, Area{s.cfg.Poll, s.cfg.BAR1 - s.cfg.Poll})
-	}
-	if s.cfg.Map&MapBAR3 != 0 {
-		add(card.BAR3, Area{0, s.cfg.BAR3})
-	}
-	return list
-}
-
-// Close gives all pages back to the card and ends the windows. A client that still has their files
-// sees zeros. If the card does not take some pages back, that client can still reach them: Close
-// returns an error and must be called again.
-func (s *Set) Close() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if n := s.empty(); n > 0 {
-		return fmt.Errorf("%d pages of VRAM are still where the last client had them mapped: %s", n, s.Refused)
-	}
-	return s.closeFiles()
-}
+func (s *Set) Map() Map { return Map(s.mapped.Load()) }
 
 // Reset makes all windows show nothing.
 func (s *Set) Reset() {
@@ -268,11 +214,11 @@ func (s *Set) scan(b *scanner) {
 // Window acts on a write of NV_PBUS_BAR0_WINDOW: PRAMIN shows the memory at addr. A guest does not
 // wait for that, so all of it is done immediately: at most twice as many pages as PRAMIN has.
 func (s *Set) Window(t shadowpt.Target, addr uint64) {
-	if s.cfg.Map&MapPRAMIN == 0 {
-		return
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.Map()&MapPRAMIN == 0 {
+		return
+	}
 	const n = praminSize / pageSize
 	if t != shadowpt.VRAM {
 		s.stats.System.Add(PRAMIN, n)
@@ -329,7 +275,9 @@ func (s *Set) Access() {
 // PollArea acts on a change of where the doorbells are in BAR1: n bytes from off on. Those in a
 // mapped window do not reach the card, and are counted.
 func (s *Set) PollArea(off, n uint64) {
-	if off != 0 && s.cfg.Map&MapBAR1 != 0 && off < s.cfg.BAR1 && off+n > s.cfg.Poll {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if off != 0 && s.Map()&MapBAR1 != 0 && off < s.cfg.BAR1 && off+n > s.cfg.Poll {
 		s.stats.PollArea.Add(BAR1, 1)
 	}
 }

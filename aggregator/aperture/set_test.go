@@ -45,12 +45,18 @@ func newTestSet(t require.TestingT, l Limits) (*Set, *fakeCard) {
 	for n := range uint64(testPages) {
 		c.Write(n<<pageShift, le.AppendUint32(nil, uint32(n)+1))
 	}
-	s, err := New(Config{
+	s := New(c, new(Stats))
+	require.NoError(t, s.Open(Config{
 		Map: MapBAR1 | MapBAR3 | MapPRAMIN, BAR0: 16 << 20, BAR1: testWindow << pageShift, BAR3: testWindow << pageShift,
 		VRAM: testPages << pageShift, Poll: testPoll << pageShift, Limits: l,
-	}, c, new(Stats))
-	require.NoError(t, err)
+	}))
 	return s, c
+}
+
+func closed(t require.TestingT, s *Set) {
+	_, err := s.Close()
+	require.NoError(t, err)
+	require.NoError(t, s.Free())
 }
 
 // TestMoveKeepsStores: a page moves from one slot to another while a processor stores through each
@@ -60,7 +66,7 @@ func TestMoveKeepsStores(t *testing.T) {
 		for at := range 8 {
 			t.Run(fmt.Sprint(upgrade, " ", at), func(t *testing.T) {
 				s, c := newTestSet(t, Limits{})
-				defer func() { require.NoError(t, s.Close()) }()
+				defer closed(t, s)
 				bar3, bar1 := s.base[BAR3], s.base[BAR1]+testPoll
 				on := []slot{bar1, bar1 + 7, s.base[PRAMIN] + 3}
 				for _, at := range on {
@@ -169,10 +175,12 @@ func TestLimitsHold(t *testing.T) {
 		}
 		c.refuse = true
 		if s.stats.Resident[BAR3].Load()+s.stats.Resident[BAR1].Load()+s.stats.Resident[PRAMIN].Load() > 0 {
-			require.ErrorContains(t, s.Close(), "still where the last client had them mapped")
+			_, err := s.Close()
+			require.ErrorContains(t, err, "still where the last client had them mapped")
+			require.Error(t, s.Free())
 		}
 		c.refuse = false
-		require.NoError(t, s.Close())
+		closed(t, s)
 		for n, v := range want {
 			require.Equal(t, v, le.Uint32(c.Bytes[n<<pageShift:]), "page %d", n)
 		}
@@ -184,7 +192,7 @@ func TestLimitsHold(t *testing.T) {
 func checkLimits(t require.TestingT, s *Set) {
 	runs, aliases := int64(0), 0
 	for n := range uint32(testPages) {
-		runs += s.starts(n)
+		runs += s.runStarts(n)
 	}
 	require.Equal(t, runs, s.stats.Runs.Load())
 	require.LessOrEqual(t, runs, int64(s.cfg.Runs))

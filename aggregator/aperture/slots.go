@@ -1,6 +1,9 @@
 package aperture
 
-import "cmp"
+import (
+	"cmp"
+	"iter"
+)
 
 // entry is what a slot shows: nothing of VRAM, or a page number plus one.
 type entry uint32
@@ -130,6 +133,14 @@ func (s *Set) show(at slot, e entry) {
 	s.enqueue(p)
 }
 
+// slotsOf lists the slots that show a page.
+func (s *Set) slotsOf(p *PageState) iter.Seq[slot] {
+	return func(yield func(slot) bool) {
+		for at := p.First; at != inCard && yield(at); at = s.Slots[at].Next {
+		}
+	}
+}
+
 // showing reports whether a slot shows a page.
 func (s *Set) showing(p *PageState, at slot) bool {
 	return at != inCard && s.Slots[at].Shows == shows(p.N)
@@ -139,7 +150,7 @@ func (s *Set) showing(p *PageState, at slot) bool {
 // shows it, and if possible the present one.
 func (s *Set) wanted(p *PageState) slot {
 	best := inCard
-	for at := p.First; at != inCard; at = s.Slots[at].Next {
+	for at := range s.slotsOf(p) {
 		best = min(best, at)
 	}
 	if s.showing(p, p.Backing) && s.sameWindow(p.Backing, best) {
@@ -153,7 +164,7 @@ func (s *Set) inPRAMIN(p *PageState) int {
 	if p.Backing != inCard && s.window(p.Backing) == PRAMIN {
 		return 0
 	}
-	for at := p.First; at != inCard; at = s.Slots[at].Next {
+	for at := range s.slotsOf(p) {
 		if s.window(at) == PRAMIN {
 			return 0
 		}

@@ -59,60 +59,61 @@ type Function struct {
 	shown          []register
 	flush, control mmio.Cell // show whether host writes and an invalidate are complete
 
+	maps *aperture.Set
+
 	mu   sync.Mutex
 	poll uint64 // where the doorbells are in BAR1; valid while there are windows
-	maps *aperture.Holder
 }
 
 // A register decides what windows show. Only accesses through the Function change it.
 type register struct {
 	mmio.Cell
-	show func(set *aperture.Set, v uint32)
+	show func(v uint32)
 }
 
 // New makes the function of a card.
 func New(c Card, cfg Config) *Function {
 	r := c.Registers()
 	f := &Function{
-		Card: c, cfg: cfg, maps: aperture.NewHolder(), rows: r,
-		flush: r.Cell("NV_UFLUSH_FB_FLUSH", 0), control: r.Cell("NV_PFB_PRI_MMU_CTRL", 0),
+		Card: c, cfg: cfg, rows: r, flush: r.Cell("NV_UFLUSH_FB_FLUSH", 0), control: r.Cell("NV_PFB_PRI_MMU_CTRL", 0),
 	}
+	f.maps = aperture.New(owner{c}, &f.stats)
 	pdb := r.Cell("NV_PFB_PRI_MMU_INVALIDATE_PDB", 0)
 	f.shown = []register{
-		{r.Cell("NV_PFB_PRI_MMU_INVALIDATE", 0), func(set *aperture.Set, v uint32) {
+		{r.Cell("NV_PFB_PRI_MMU_INVALIDATE", 0), func(v uint32) {
 			target, dir := gf100.InvalidatedDirectory(pdb.Get())
-			set.Invalidate(shadowpt.Target(target), dir, v&gf100.InvalidateAllDirs != 0)
+			f.maps.Invalidate(shadowpt.Target(target), dir, v&gf100.InvalidateAllDirs != 0)
 		}},
-		{r.Cell("NV_PFIFO_USERD_BASE", 0), func(set *aperture.Set, v uint32) {
+		{r.Cell("NV_PFIFO_USERD_BASE", 0), func(v uint32) {
 			f.poll = gf100.PollArea(v)
-			set.PollArea(f.poll, gf100.PollSize)
+			f.maps.PollArea(f.poll, gf100.PollSize)
 		}},
-		{r.Cell("NV_PBUS_BAR1_BLOCK", 0), func(set *aperture.Set, v uint32) { f.showBAR(set, aperture.BAR1, v) }},
-		{r.Cell("NV_PBUS_BAR2_BLOCK", 0), func(set *aperture.Set, v uint32) { f.showBAR(set, aperture.BAR3, v) }},
-		{r.Cell("NV_PBUS_BAR0_WINDOW", 0), func(set *aperture.Set, v uint32) {
+		{r.Cell("NV_PBUS_BAR1_BLOCK", 0), func(v uint32) { f.showBAR(aperture.BAR1, v) }},
+		{r.Cell("NV_PBUS_BAR2_BLOCK", 0), func(v uint32) { f.showBAR(aperture.BAR3, v) }},
+		{r.Cell("NV_PBUS_BAR0_WINDOW", 0), func(v uint32) {
 			target, addr := gf100.PRAMINMemory(v)
-			set.Window(shadowpt.Target(target), addr)
+			f.maps.Window(shadowpt.Target(target), addr)
 		}},
 	}
 	return f
 }
 
-func (f *Function) showBAR(set *aperture.Set, k aperture.Kind, v uint32) {
+func (f *Function) showBAR(k aperture.Kind, v uint32) {
 	var block [gf100.InstanceSize]byte
 	if addr, virtual := gf100.BlockMemory(v); virtual && f.ReadVRAM(addr, block[:]) {
-		set.Block(k, true, channel.ReadSpace(block[:]))
+		f.maps.Block(k, true, channel.ReadSpace(block[:]))
 	} else {
-		set.Block(k, false, shadowpt.Space{})
+		f.maps.Block(k, false, shadowpt.Space{})
 	}
 }
 
 // show shows the present state of the card in all windows.
-func (f *Function) show(set *aperture.Set) {
-	if set.Map() == aperture.MapNone {
+func (f *Function) show() {
+	if f.maps.Map() == aperture.MapNone {
 		return
 	}
 	for _, r := range f.shown {
-		r.show(set, r.Get())
+		r.show(r.Get())
 	}
 }
 
@@ -123,14 +124,13 @@ func (f *Function) Stats() *aperture.Stats { return &f.stats }
 func (f *Function) ReadBAR(bar int, off uint64, p []byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	set := f.maps.Set()
-	if set.Map() == aperture.MapNone || bar != card.BAR0 || gf100.InPRAMIN(off, len(p)) {
+	if f.maps.Map() == aperture.MapNone || bar != card.BAR0 || gf100.InPRAMIN(off, len(p)) {
 		f.Card.ReadBAR(bar, off, p)
 		return
 	}
-	f.before(set, off, len(p), mmio.BarrierRead)
+	f.before(off, len(p), mmio.BarrierRead)
 	f.Card.ReadBAR(bar, off, p)
-	if set.Pending() {
+	if f.maps.Pending() {
 		f.incomplete(off, p)
 	}
 }
@@ -139,17 +139,16 @@ func (f *Function) ReadBAR(bar int, off uint64, p []byte) {
 func (f *Function) WriteBAR(bar int, off uint64, p []byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	set := f.maps.Set()
 	switch end := off + uint64(len(p)); {
-	case set.Map() == aperture.MapNone:
+	case f.maps.Map() == aperture.MapNone:
 	case bar == card.BAR1 && end > f.poll && off < f.poll+gf100.PollSize:
-		set.MemoryBarrier() // the card must find what was stored before GP_PUT
+		f.maps.MemoryBarrier() // the card must find what was stored before GP_PUT
 	case bar == card.BAR0 && !gf100.InPRAMIN(off, len(p)):
-		f.before(set, off, len(p), mmio.BarrierWrite)
+		f.before(off, len(p), mmio.BarrierWrite)
 		f.Card.WriteBAR(bar, off, p)
 		for _, r := range f.shown {
 			if at := uint64(r.Offset()); off < at+4 && at < end {
-				r.show(set, r.Get())
+				r.show(r.Get())
 			}
 		}
 		return
@@ -158,10 +157,10 @@ func (f *Function) WriteBAR(bar int, off uint64, p []byte) {
 }
 
 // before is called before an access of registers.
-func (f *Function) before(set *aperture.Set, off uint64, n int, b mmio.Barrier) {
-	set.Access()
+func (f *Function) before(off uint64, n int, b mmio.Barrier) {
+	f.maps.Access()
 	if f.rows.Barrier(off, n, b) {
-		set.MemoryBarrier()
+		f.maps.MemoryBarrier()
 	}
 }
 
@@ -182,10 +181,9 @@ func (f *Function) incomplete(off uint64, p []byte) {
 func (f *Function) Reset() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	set := f.maps.Set()
-	set.Reset()
+	f.maps.Reset()
 	err := f.Card.Reset()
-	f.show(set)
+	f.show()
 	return err
 }
 
@@ -204,12 +202,12 @@ func (f *Function) OpenWindows() error {
 	err := f.maps.Open(aperture.Config{
 		Map: f.cfg.Map, Limits: limits, VRAM: f.VRAMSize(), ROM: f.ROM(), Poll: gf100.PollSize,
 		BAR0: f.BARSize(card.BAR0), BAR1: f.BARSize(card.BAR1), BAR3: f.BARSize(card.BAR3),
-	}, owner{f.Card}, &f.stats)
-	f.show(f.maps.Set())
+	})
+	f.show()
 	return err
 }
 
-// CloseWindows closes them, see [aperture.Holder.Close].
+// CloseWindows closes them, see [aperture.Set.Close].
 func (f *Function) CloseWindows() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -218,7 +216,7 @@ func (f *Function) CloseWindows() error {
 }
 
 // Windows lists what the client may map.
-func (f *Function) Windows() []aperture.Region { return f.maps.Set().Regions() }
+func (f *Function) Windows() []aperture.Region { return f.maps.Regions() }
 
 // AttachHost attaches the card to a host.
 func (f *Function) AttachHost(h card.Host) { f.Card.AttachHost(host{h, f}) }
@@ -232,7 +230,7 @@ type host struct {
 // Interrupt implements card.Host. The handler must find the results in memory.
 func (h host) Interrupt(l card.Line) {
 	if l.Level {
-		h.f.maps.Set().MemoryBarrier()
+		h.f.maps.MemoryBarrier()
 	}
 	h.Host.Interrupt(l)
 }

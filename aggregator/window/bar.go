@@ -52,7 +52,7 @@ func (b *bar) block(v uint32) {
 
 // show passes the present address space to the aperture.
 func (b *bar) show() {
-	b.windows.maps.Set().Block(b.kind, b.state.On, b.tlb.Space())
+	b.windows.maps.Block(b.kind, b.state.On, b.tlb.Space())
 }
 
 // access moves p to or from the memory at off. It returns the fault that ended it, and whether

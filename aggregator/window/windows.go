@@ -58,12 +58,13 @@ type Windows struct {
 	stats *Stats
 	bar1  bar
 	bar3  bar
-	maps  *aperture.Holder
+	maps  *aperture.Set
 }
 
 // New returns the windows of a guest whose BARs have no tables yet.
 func New(cfg Config, stats *Stats) *Windows {
-	w := &Windows{cfg: cfg, mem: cfg.Mem, stats: stats, maps: aperture.NewHolder()}
+	w := &Windows{cfg: cfg, mem: cfg.Mem, stats: stats}
+	w.maps = aperture.New(Owner(w), &stats.Mapped)
 	w.bar1 = bar{windows: w, kind: aperture.BAR1, unit: 0x04, readBy: 0x07, writtenBy: 0x08}
 	w.bar3 = bar{windows: w, kind: aperture.BAR3, unit: 0x05, readBy: 0x07, writtenBy: 0x08}
 	return w
@@ -82,7 +83,7 @@ func (w *Windows) OpenWindows(cfg aperture.Config) error {
 	if err := w.cfg.Quota.take(w, len(w.mem.Extents()), &cfg.Limits); err != nil {
 		return err
 	}
-	if err := w.maps.Open(cfg, Owner(w), &w.stats.Mapped); err != nil {
+	if err := w.maps.Open(cfg); err != nil {
 		w.cfg.Quota.give(w)
 		return err
 	}
@@ -92,7 +93,7 @@ func (w *Windows) OpenWindows(cfg aperture.Config) error {
 	return nil
 }
 
-// CloseWindows closes the windows, see [aperture.Holder.Close]. Any goroutine may call it.
+// CloseWindows closes the windows, see [aperture.Set.Close]. Any goroutine may call it.
 func (w *Windows) CloseWindows() error {
 	closed, err := w.maps.Close()
 	if closed {
@@ -102,10 +103,10 @@ func (w *Windows) CloseWindows() error {
 }
 
 // Regions lists what the client may map.
-func (w *Windows) Regions() []aperture.Region { return w.maps.Set().Regions() }
+func (w *Windows) Regions() []aperture.Region { return w.maps.Regions() }
 
 // ResetWindows makes what the client may map show nothing.
-func (w *Windows) ResetWindows() { w.maps.Set().Reset() }
+func (w *Windows) ResetWindows() { w.maps.Reset() }
 
 // SetBlock acts on a write of NV_PBUS_BAR1_BLOCK (bar 1) or BAR2_BLOCK (bar 3).
 func (w *Windows) SetBlock(bar int, v uint32) { w.bar(bar).block(v) }
@@ -124,7 +125,7 @@ func (w *Windows) WriteBAR(bar int, off uint64, p []byte) (gf100.MMUFault, bool)
 func (w *Windows) InvalidateWindows(t shadowpt.Target, dir uint64, all bool) {
 	w.bar1.tlb.Flush()
 	w.bar3.tlb.Flush()
-	w.maps.Set().Invalidate(t, dir, all)
+	w.maps.Invalidate(t, dir, all)
 }
 
 // pramin returns where off of the PRAMIN window lies, by NV_PBUS_BAR0_WINDOW.
@@ -154,28 +155,27 @@ func (w *Windows) WritePRAMIN(win, off uint32, p []byte) {
 // SetPRAMIN acts on a write of NV_PBUS_BAR0_WINDOW. Accesses of a mapped window do not trap, so
 // one that has none of the guest's memory to show is counted here.
 func (w *Windows) SetPRAMIN(win uint32) {
-	set := w.maps.Set()
 	t, addr := pramin(win, 0)
-	if set.Map()&aperture.MapPRAMIN != 0 && t == shadowpt.VRAM && addr >= w.mem.Size() {
+	if w.maps.Map()&aperture.MapPRAMIN != 0 && t == shadowpt.VRAM && addr >= w.mem.Size() {
 		w.stats.BadWindow.Add(1)
 	}
-	set.Window(t, addr)
+	w.maps.Window(t, addr)
 }
 
 // SetPollArea acts on a write of NV_PFIFO_USERD_BASE.
 func (w *Windows) SetPollArea(v uint32) {
-	w.maps.Set().PollArea(gf100.PollArea(v), gf100.PollSize)
+	w.maps.PollArea(gf100.PollArea(v), gf100.PollSize)
 }
 
 // MemoryBarrier flushes aliases: afterwards the card finds all that the guest wrote to mapped
 // windows before. Any goroutine may call it.
-func (w *Windows) MemoryBarrier() { w.maps.Set().MemoryBarrier() }
+func (w *Windows) MemoryBarrier() { w.maps.MemoryBarrier() }
 
 // Access is called before any access of a register.
-func (w *Windows) Access() { w.maps.Set().Access() }
+func (w *Windows) Access() { w.maps.Access() }
 
 // Shown reports whether mapped windows are up to date: a store goes to the right page.
-func (w *Windows) Shown() bool { return !w.maps.Set().Pending() }
+func (w *Windows) Shown() bool { return !w.maps.Pending() }
 
 // Owner is the guest of w as its aperture sees it.
 func Owner(w *Windows) aperture.Owner { return owner{w.mem, w.cfg} }
