@@ -22,30 +22,30 @@ type SharedConfig struct {
 	Card soft.Config
 	// Plant puts another before the card, to look on or to do something wrong.
 	Plant func(*soft.Card) card.Registers
-	// Direct makes a card without registers instead, which has VRAM and Watch of Card.
-	Direct bool
-	Limits aggregator.Options
-	Driver driver.Options
+	// Renamed has the guests see a cards.Renamed instead.
+	Renamed bool
+	Limits  aggregator.Options
+	Driver  driver.Options
 }
 
 // OtherCards are the cards of package cards. None has more than the interfaces of package
 // card demand.
 var OtherCards = map[string]SharedConfig{
 	"plain registers": {Plant: func(c *soft.Card) card.Registers { return cards.Plain{Registers: c} }},
-	"direct":          {Direct: true},
+	"other names":     {Renamed: true},
 }
 
 // Shared is a software card with virtual GPUs, each served on a socket of its own,
 // as umbra serve puts them together.
 type Shared struct {
-	Card *soft.Card // nil of a card without registers
-	// Memory is all of the card's.
+	Card *soft.Card
+	// Memory is all of the card's, by the addresses that Agg knows.
 	Memory interface {
 		card.Memory
 		LookVRAM(addr, n uint64, f func(at uint64, p []byte))
 	}
 	Agg *aggregator.Aggregator
-	// Driver drives the card for Agg, if it has registers.
+	// Driver drives the card for Agg, if Agg sees its registers.
 	Driver *driver.Driver
 	GPUs   []*Endpoint
 
@@ -78,21 +78,24 @@ func NewShared(cardCfg soft.Config, n int, vram uint64) (*Shared, error) {
 func NewSharedWith(cfg SharedConfig) (s *Shared, err error) {
 	s = new(Shared)
 	opts := vfiouser.Options{Log: slog.New(slog.NewTextHandler(&s.failed, &slog.HandlerOptions{Level: slog.LevelError}))}
-	if cfg.Direct {
-		c := cards.NewDirect(cfg.Card)
-		s.Memory = c
-		s.shared, err = serve.ShareGPU(c, serve.Native, opts, cfg.Limits)
+	if cfg.Renamed {
+		var gpu *cards.Renamed
+		if gpu, s.Card, err = cards.NewRenamed(cfg.Card, cfg.Driver); err == nil {
+			s.Memory = gpu
+			s.shared, err = serve.ShareGPU(gpu, serve.Native, opts, cfg.Limits)
+		}
 	} else if s.Card, err = soft.New(cfg.Card); err == nil {
 		var front card.Registers = s.Card
 		if cfg.Plant != nil {
 			front = cfg.Plant(s.Card)
 		}
 		s.Memory = s.Card
-		if s.shared, err = serve.NewShared(front, serve.Native, opts, cfg.Limits, cfg.Driver); err != nil {
-			err = errors.Join(err, s.Card.Close())
-		}
+		s.shared, err = serve.NewShared(front, serve.Native, opts, cfg.Limits, cfg.Driver)
 	}
 	if err != nil {
+		if s.Card != nil {
+			err = errors.Join(err, s.Card.Close())
+		}
 		return nil, err
 	}
 	s.Agg, s.Driver = s.shared.Aggregator(), s.shared.Driver
@@ -127,10 +130,7 @@ func (s *Shared) Add(cfg serve.GPUConfig) (*Endpoint, error) {
 // Close ends everything. It cuts off clients that are still attached. It returns the
 // server's errors.
 func (s *Shared) Close() error {
-	err := errors.Join(s.shared.Close(), os.RemoveAll(s.dir))
-	if s.Card != nil {
-		err = errors.Join(err, s.Card.Close())
-	}
+	err := errors.Join(s.shared.Close(), os.RemoveAll(s.dir), s.Card.Close())
 	if s.failed.Len() > 0 {
 		err = errors.Join(err, fmt.Errorf("the server logged: %s", s.failed.Bytes()))
 	}
