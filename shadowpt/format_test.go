@@ -33,14 +33,6 @@ func TestKnownEntries(t *testing.T) {
 	}
 }
 
-func TestTargets(t *testing.T) {
-	for target, system := range map[shadowpt.Target]bool{
-		shadowpt.VRAM: false, shadowpt.Peer: false, shadowpt.SystemCoherent: true, shadowpt.SystemNonCoherent: true,
-	} {
-		require.Equal(t, system, target.System())
-	}
-}
-
 // Bits 35 and 63:61 of a PTE mean nothing; of a PDE, bits 35:34.
 const (
 	pteUnused = 1<<35 | 7<<61

@@ -147,4 +147,8 @@ func TestRemovedEntryIsUsed(t *testing.T) {
 	put(w.vram, written, shadowpt.PTE{Valid: true, ReadOnly: true, Addr: 1 << 12}.Encode())
 	tr.UpdateAll()
 	require.Equal(t, before+1, tr.Counts.Changed)
+	put(w.vram, written, 0)
+	tr.Release()
+	tr.UpdateAll() // a last time
+	require.Equal(t, before+2, tr.Counts.Changed)
 }
