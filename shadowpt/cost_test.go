@@ -88,7 +88,7 @@ func TestOneEntryCostsOneLine(t *testing.T) {
 		p, tr, s := populated(t, n)
 		i := 0
 		step := func() {
-			was, did := tr.Counts, s.Counts
+			was := *tr.Counts
 			p.change(tr, i)
 			i++
 			tr.UpdateAll()
@@ -96,15 +96,14 @@ func TestOneEntryCostsOneLine(t *testing.T) {
 			require.Equal(t, uint64(1), tr.Counts.Changed-was.Changed)
 			require.Equal(t, uint64(shadowpt.LineSize/8), tr.Counts.Examined-was.Examined)
 			require.Equal(t, uint64(shadowpt.LineSize), tr.Counts.Compared-was.Compared)
-			require.Equal(t, uint64(1), s.Counts.Rewritten-did.Rewritten)
-			require.Equal(t, did.Examined, s.Counts.Examined)
+			require.Equal(t, uint64(1), s.Counts.Rewritten-was.Rewritten)
 		}
 		for range 100 {
 			step()
 		}
-		was := tr.Counts
+		was := *tr.Counts
 		tr.UpdateAll()
-		require.Equal(t, was, tr.Counts, "nothing changed: nothing is looked at")
+		require.Equal(t, was, *tr.Counts, "nothing changed: nothing is looked at")
 		require.Zero(t, testing.AllocsPerRun(100, func() {
 			p.change(tr, i)
 			i++
@@ -119,7 +118,7 @@ func TestOneEntryCostsOneLine(t *testing.T) {
 // comparison of its pages at each look, and its changed entries.
 func TestUntrappedTablesAreCompared(t *testing.T) {
 	p, tr, s := populated(t, 1)
-	tr.Counts = shadowpt.Counts{}
+	*tr.Counts = shadowpt.Counts{}
 	tr.Untrapped(plainTables, shadowpt.SmallTableSize, true)
 	put(p.vram, plainTables+4096, 0)
 	tr.UpdateAll()
@@ -224,7 +223,7 @@ func TestOnlyNamedSpacesAreScanned(t *testing.T) {
 	const tables = plainTables + 4*shadowpt.SmallTableSize // with the directory
 	tr.Follow(other)                                       // nothing is there: it has no tables
 	tr.Untrapped(0, uint64(len(p.vram)), true)
-	tr.Counts = shadowpt.Counts{}
+	*tr.Counts = shadowpt.Counts{}
 	tr.UpdateAll()
 	compared, rewritten := tr.Counts.Compared, s.Counts.Rewritten
 	require.Equal(t, uint64(tables), compared)

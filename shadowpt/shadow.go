@@ -32,9 +32,10 @@ type Card interface {
 	WriteTable(addr uint64, p []byte)
 }
 
-// Work bounds the cost of building the shadows of one guest, and provides their scratch
+// Work counts and bounds the cost of building the shadows of one guest, and provides their scratch
 // memory. Shadows that share a Work belong to the same goroutine.
 type Work struct {
+	Counts Counts
 	// Left is how many bytes of the guest's tables may still be read. A table that does
 	// not fit counts as absent. The owner sets Left before a build.
 	Left uint64
@@ -73,18 +74,6 @@ type Counts struct {
 	Cut       uint64 // tables that the bound on work left out
 }
 
-// Add adds o to c.
-func (c *Counts) Add(o Counts) {
-	c.Compared += o.Compared
-	c.Examined += o.Examined
-	c.Changed += o.Changed
-	c.Rewritten += o.Rewritten
-	c.Foreign += o.Foreign
-	c.Unread += o.Unread
-	c.NoRoom += o.NoRoom
-	c.Cut += o.Cut
-}
-
 // Sizes of tables in bytes.
 const (
 	SmallTableSize = SmallEntries * 8
@@ -97,7 +86,7 @@ const (
 // The tables of one directory entry form a node. Directory entries that name the same two
 // tables share it.
 type Shadow struct {
-	Counts Counts
+	Counts *Counts // of its Work
 
 	guest Guest
 	card  Card
@@ -159,7 +148,7 @@ func NewShadow(g Guest, c Card, w *Work, s Space) (*Shadow, bool) {
 		return nil, false
 	}
 	return &Shadow{
-		guest: g, card: c, space: s, dir: cardTable{addr: dir, size: DirSize}, work: w,
+		Counts: &w.Counts, guest: g, card: c, space: s, dir: cardTable{addr: dir, size: DirSize}, work: w,
 		nodes: make(map[nodeKey]*node),
 	}, true
 }

@@ -10,7 +10,7 @@ import "math/bits"
 // Its Watch may be used by any goroutine; the rest belongs to one at a time.
 type Tracker struct {
 	Watch
-	Counts Counts // of Update; each shadow has its own besides
+	Counts *Counts // of its Work
 
 	guest Guest
 	card  Card
@@ -58,7 +58,7 @@ type redo struct {
 // NewTracker returns a tracker for a guest with vram bytes of VRAM that follows at most
 // quota bytes of tables.
 func NewTracker(g Guest, c Card, w *Work, vram, quota uint64) *Tracker {
-	t := &Tracker{Watch: newWatch(vram), guest: g, card: c, work: w, quota: quota}
+	t := &Tracker{Watch: newWatch(vram), Counts: &w.Counts, guest: g, card: c, work: w, quota: quota}
 	t.writers, t.leaves = make([]uint32, t.pages), make(map[leafKey]*leaf)
 	for i := range t.out {
 		t.out[i].buf = make([]byte, 0, SmallPage)

@@ -15,7 +15,6 @@ package shadow
 
 import (
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/umbra-gpu/umbra/shadowpt"
@@ -51,7 +50,6 @@ type Shadows struct {
 	mu    sync.Mutex // guards state
 	state State
 
-	eager   atomic.Bool // policy.Sync is SyncEager
 	tracker *shadowpt.Tracker
 
 	// The rest belongs to the worker, as the tracker does except for its Watch.
@@ -83,10 +81,9 @@ func (s Span) empty() bool { return s.From == s.To }
 func New(cfg Config, guest Guest, card Card, stats *Stats) *Shadows {
 	sh := &Shadows{
 		cfg: cfg, card: card, stats: stats, spaces: make(map[Key]*Space), work: shadowpt.NewWork(0),
-		meter: meter{guest: guest, card: card}, following: cfg.Policy.Scan == shadowpt.ScanIncremental,
+		meter: meter{guest: guest, card: card}, following: cfg.Policy.Scan == shadowpt.ScanIncremental, state: State{Policy: cfg.Policy},
 	}
 	sh.tracker = shadowpt.NewTracker(&sh.meter, &sh.meter, sh.work, cfg.VRAM, 2*cfg.Tables)
-	sh.setPolicy(cfg.Policy)
 	return sh
 }
 
@@ -101,12 +98,13 @@ func (sh *Shadows) setPolicy(p shadowpt.Policy) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	sh.state.Policy = p
-	sh.eager.Store(p.Sync == shadowpt.SyncEager)
 }
 
 // Wrote notes a trapped write to the guest's VRAM, and reports whether it calls for an update:
 // it hit a table, and the policy is eager.
-func (sh *Shadows) Wrote(addr, n uint64) bool { return sh.tracker.Wrote(addr, n) && sh.eager.Load() }
+func (sh *Shadows) Wrote(addr, n uint64) bool {
+	return sh.tracker.Wrote(addr, n) && sh.Policy().Sync == shadowpt.SyncEager
+}
 
 // Untrapped notes that the guest can, or can no longer, write n bytes of VRAM without a trap.
 func (sh *Shadows) Untrapped(addr, n uint64, on bool) { sh.tracker.Untrapped(addr, n, on) }

@@ -34,7 +34,7 @@ func (sh *Shadows) Update(v Dirs) {
 	for i, sp := range which {
 		shadows[i], sp.fresh = sp.shadow, true
 	}
-	sh.timed(nil, remapped.Lost, func() {
+	sh.timed(remapped.Lost, func() {
 		if !remapped.empty() {
 			sh.tracker.Remapped(remapped.From, remapped.To-remapped.From)
 		}
@@ -73,12 +73,8 @@ func (sh *Shadows) build(sp *Space, lost bool) {
 	if sp.fresh {
 		return
 	}
-	var made *shadowpt.Shadow
-	if sp.refs == 0 {
-		made = sp.shadow
-	}
 	sp.fresh = true
-	sh.timed(made, lost, func() {
+	sh.timed(lost, func() {
 		if sh.following {
 			sh.tracker.Follow(sp.shadow)
 		} else {
@@ -91,13 +87,13 @@ func (sh *Shadows) build(sp *Space, lost bool) {
 	}
 }
 
-// timed runs f on shadows and counts its cost, without the time given to others. If any shadow
-// but made was written, the card must invalidate; the card has never walked made.
-func (sh *Shadows) timed(made *shadowpt.Shadow, lost bool, f func()) {
+// timed runs f on shadows and counts its cost, without the time given to others. If any shadow was
+// written, the card must invalidate.
+func (sh *Shadows) timed(lost bool, f func()) {
 	begin, away := time.Now(), sh.meter.away
-	before := sh.count()
+	before := sh.work.Counts
 	f()
-	now := sh.count()
+	now := &sh.work.Counts
 	s := sh.stats
 	foreign := &s.ForeignEntries
 	if lost {
@@ -110,9 +106,6 @@ func (sh *Shadows) timed(made *shadowpt.Shadow, lost bool, f func()) {
 	s.EntriesChanged.Add(now.Changed - before.Changed)
 	s.EntriesRewritten.Add(now.Rewritten - before.Rewritten)
 	s.BytesCompared.Add(now.Compared - before.Compared)
-	if made != nil {
-		before.Rewritten += made.Counts.Rewritten
-	}
 	sh.stale = sh.stale || now.Rewritten != before.Rewritten
 	end := time.Now()
 	s.ShadowTime.Add(int64(end.Sub(begin) - (sh.meter.away - away)))
@@ -120,15 +113,6 @@ func (sh *Shadows) timed(made *shadowpt.Shadow, lost bool, f func()) {
 	work := sh.meter.work - s.TableWork.Load() // includes tables cleared since the last call
 	s.TableWork.Add(work)
 	sh.Charge(end, float64(work))
-}
-
-// count sums the counts of all shadows.
-func (sh *Shadows) count() shadowpt.Counts {
-	c := sh.tracker.Counts
-	for _, sp := range sh.spaces {
-		c.Add(sp.shadow.Counts)
-	}
-	return c
 }
 
 // SetPolicy changes how the shadows are maintained. Their content stays correct throughout. It
