@@ -61,13 +61,6 @@ func (b *Windows) Size() uint64 { return 1 << b.shift }
 // At returns the card's address of a guest's address inside its window.
 func (b *Windows) At(index int, addr uint64) uint64 { return uint64(index)<<b.shift | addr }
 
-// Of returns the guest whose window holds n bytes at the card's address addr, and the
-// guest's own address of them.
-func (b *Windows) Of(addr, n uint64) (index uint64, guestAddr uint64, ok bool) {
-	index, guestAddr = addr>>b.shift, addr&(b.Size()-1)
-	return index, guestAddr, index < MaxGuests && n <= b.Size()-guestAddr
-}
-
 // Clip returns how many of the n bytes at addr are inside the window.
 func (w *Window) Clip(addr, n uint64) uint64 { return min(n, w.size-min(addr, w.size)) }
 

@@ -9,23 +9,6 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/card"
 )
 
-// TestWindowsEqualDivision: what Of and At say of an address is what dividing it says.
-func TestWindowsEqualDivision(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		b := New(rapid.IntRange(1, MaxGuests).Draw(t, "guests"), nil)
-		addr := b.Size()*rapid.Uint64Range(0, 2*MaxGuests).Draw(t, "window") + rapid.Uint64Range(0, b.Size()-1).Draw(t, "offset")
-		n := rapid.Uint64().Draw(t, "n") >> rapid.IntRange(0, 63).Draw(t, "shift")
-		index, guestAddr, ok := b.Of(addr, n)
-		require.Equal(t, addr/b.Size(), index)
-		require.Equal(t, addr%b.Size(), guestAddr)
-		fits := index < MaxGuests && (n == 0 || addr+n-1 >= addr && (addr+n-1)/b.Size() == index)
-		require.Equal(t, fits, ok)
-		if ok {
-			require.Equal(t, addr, b.At(int(index), guestAddr))
-		}
-	})
-}
-
 // TestAbsentPages: a window's accesses fail where the owner of the memory does not populate it.
 func TestAbsentPages(t *testing.T) {
 	w := New(1, &fakeCard{}).Guest(0)

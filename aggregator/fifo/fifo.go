@@ -11,6 +11,7 @@ package fifo
 
 import (
 	"encoding/binary"
+	"slices"
 	"sync"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
@@ -290,6 +291,16 @@ func (f *FIFO) CardChannels() (list []card.Channel) {
 		list = append(list, ch.card)
 	}
 	return list
+}
+
+// ByNumber returns the card's channel id, nil if it is none of the guest's. No lock is needed.
+func (f *FIFO) ByNumber(id uint8) card.Channel {
+	list := f.CardChannels()
+	i := slices.IndexFunc(list, func(ch card.Channel) bool { return ch.ID() == id })
+	if i < 0 {
+		return nil
+	}
+	return list[i]
 }
 
 // setLive records a channel from its creation on the card until its memory is freed.

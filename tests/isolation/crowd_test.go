@@ -29,9 +29,9 @@ func crowded(t *testing.T) *Ward {
 	var err error
 	w.Shared, err = testserver.NewSharedWith(testserver.SharedConfig{Card: soft.Config{VRAM: 3 << 30, Watch: w.watch}})
 	require.NoError(t, err)
-	w.agg.Store(w.Agg)
 	for i := range crowdSize {
 		require.NoError(t, w.AddGPU(aggregator.GuestConfig{Name: fmt.Sprintf("guest%d", i), VRAM: guestVRAM, Map: aperture.MapAll}))
+		w.own(w.GPUs[i].Guest)
 	}
 	_, err = w.Agg.AddGuest(aggregator.GuestConfig{Name: "one more", VRAM: 1 << 20, Channels: 1}, ignoreEvents{})
 	require.ErrorContains(t, err, "limit of 32 guests")

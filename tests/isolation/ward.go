@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 
 	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/card"
@@ -43,9 +42,9 @@ type Ward struct {
 	free      []card.Run // unowned card memory
 	protected []protected
 
-	agg   atomic.Pointer[aggregator.Aggregator] // for the card, which exists before it
-	mu    sync.Mutex
-	found []string
+	owners []owner
+	mu     sync.Mutex
+	found  []string
 }
 
 // protected is memory of the card that must not change.
@@ -77,7 +76,6 @@ func NewWard(c options.Combination, cfg testserver.SharedConfig) (w *Ward, err e
 	if w.Shared, err = testserver.NewSharedWith(cfg); err != nil {
 		return nil, err
 	}
-	w.agg.Store(w.Agg)
 	if err := w.build(); err != nil {
 		return nil, errors.Join(err, w.Close())
 	}
@@ -92,14 +90,17 @@ func (w *Ward) build() (err error) {
 	if w.bystander, err = w.Agg.AddGuest(aggregator.GuestConfig{Name: "bystander", VRAM: 8 << 20, Tables: 2 << 20}, ignoreEvents{}); err != nil {
 		return err
 	}
+	w.own(w.bystander)
 	for _, name := range []string{"attacker", "victim"} {
 		gpu, err := w.options.GPU(name, guestVRAM)
 		if err != nil {
 			return err
 		}
-		if _, err := w.Add(gpu); err != nil {
+		e, err := w.Add(gpu)
+		if err != nil {
 			return err
 		}
+		w.own(e.Guest)
 	}
 	w.Endpoint = w.GPUs[0]
 	if err := remove(remaining); err != nil {
@@ -251,13 +252,6 @@ func (w *Ward) report(format string, args ...any) {
 	defer w.mu.Unlock()
 	if len(w.found) < 20 {
 		w.found = append(w.found, fmt.Sprintf(format, args...))
-	}
-}
-
-// watch gets every access of the card's channels.
-func (w *Ward) watch(id uint8, t shadowpt.Target, addr uint64, n int, write bool) {
-	if err := w.agg.Load().Audit(id, t, addr, n, write); err != nil {
-		w.report("%v", err)
 	}
 }
 
