@@ -14,7 +14,7 @@ var le = binary.LittleEndian
 
 // addAlias makes a slot that shows p an alias, with the bytes of p's backing slot. It
 // returns false if the limit on aliases is reached.
-func (s *Set) addAlias(p *PageState, at slot) bool {
+func (s *Mapper) addAlias(p *PageState, at slot) bool {
 	if s.stats.Aliases.Load() >= int64(s.cfg.Aliases) {
 		return false
 	}
@@ -25,14 +25,14 @@ func (s *Set) addAlias(p *PageState, at slot) bool {
 	return true
 }
 
-func (s *Set) link(p *PageState, at slot, base *[pageSize]byte) {
+func (s *Mapper) link(p *PageState, at slot, base *[pageSize]byte) {
 	s.Slots[at].MergeBase = base
 	p.Aliases = append(p.Aliases, at)
 	s.aliased[p] = struct{}{}
 	s.stats.Aliases.Add(1)
 }
 
-func (s *Set) unlink(p *PageState, at slot) {
+func (s *Mapper) unlink(p *PageState, at slot) {
 	s.Slots[at].MergeBase = nil
 	i := slices.Index(p.Aliases, at)
 	if p.Aliases = slices.Delete(p.Aliases, i, i+1); len(p.Aliases) == 0 {
@@ -42,19 +42,19 @@ func (s *Set) unlink(p *PageState, at slot) {
 }
 
 // drop ends an alias. Its slot is cleared before it is used again.
-func (s *Set) drop(p *PageState, at slot) {
+func (s *Mapper) drop(p *PageState, at slot) {
 	s.unlink(p, at)
 	s.vacated = append(s.vacated, at)
 }
 
-func (s *Set) dropAliases(p *PageState) {
+func (s *Mapper) dropAliases(p *PageState) {
 	for len(p.Aliases) > 0 {
 		s.drop(p, p.Aliases[len(p.Aliases)-1])
 	}
 }
 
-// flushAliases makes every alias equal to its backing slot. Set.mu is held.
-func (s *Set) flushAliases() {
+// flushAliases makes every alias equal to its backing slot. Mapper.mu is held.
+func (s *Mapper) flushAliases() {
 	s.flushed.Store(int64(time.Since(s.began)))
 	for p := range s.aliased {
 		s.flushPage(p)
@@ -63,7 +63,7 @@ func (s *Set) flushAliases() {
 
 // flushPage makes the aliases of a page equal to its backing slot. The second pass copies
 // changes found in later aliases to the earlier ones.
-func (s *Set) flushPage(p *PageState) {
+func (s *Mapper) flushPage(p *PageState) {
 	merged := false
 	for _, at := range p.Aliases {
 		merged = s.flush(p, at) || merged
@@ -76,7 +76,7 @@ func (s *Set) flushPage(p *PageState) {
 }
 
 // flush makes an alias equal to its backing slot, and reports whether it copied bytes.
-func (s *Set) flush(p *PageState, at slot) bool {
+func (s *Mapper) flush(p *PageState, at slot) bool {
 	merged, fast := merge(s.bytes(p.Backing), s.bytes(at), s.Slots[at].MergeBase[:])
 	s.stats.BytesMerged.Add(uint64(merged))
 	if fast {

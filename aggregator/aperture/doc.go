@@ -9,8 +9,8 @@
 //
 // # Which slot shows which page
 //
-// The owner reports to a [Set] all writes that can change a window: the BARs' block registers,
-// invalidates of their tables, PRAMIN's register. The Set reads the tables again (tables.go),
+// The owner reports to a [Mapper] all writes that can change a window: the BARs' block registers,
+// invalidates of their tables, PRAMIN's register. The Mapper reads the tables again (tables.go),
 // records which slot shows which page (slots.go), and moves pages whose backing must change
 // (moves.go).
 //
@@ -23,7 +23,7 @@
 //
 // The guest may store while the backing of a page changes from one slot to another. No such store
 // is lost: the move copies nothing, and only exchanges the roles of backing slot and alias. See
-// Set.promote.
+// Mapper.promote.
 //
 // A slot that shows no page of VRAM first reads as zeros, and keeps what the guest writes until it
 // shows a page. A slot that loses its page is cleared.
@@ -45,7 +45,7 @@
 //
 // # Locks and goroutines
 //
-// Set.mu guards a Set. It is taken inside the lock of the owner's guest, and held while pages move,
-// so Owner.Quiesce and Owner.Relocate run inside it. MemoryBarrier also takes it without the
+// Mapper.mu guards a Mapper. It is taken inside the lock of the owner's guest, and held while pages
+// move, so Owner.Quiesce and Owner.Relocate run inside it. MemoryBarrier also takes it without the
 // guest's lock. There are no goroutines.
 package aperture

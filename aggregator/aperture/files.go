@@ -18,14 +18,14 @@ const (
 // Region is a part of a BAR that a machine may map.
 type Region struct {
 	BAR   int
-	File  *os.File // as long as the BAR; the Set's own
+	File  *os.File // as long as the BAR; the Mapper's own
 	Areas []Area
 }
 
 // Area is a piece of a region, in bytes.
 type Area struct{ Offset, Size uint64 }
 
-func (s *Set) makeFiles() (err error) {
+func (s *Mapper) makeFiles() (err error) {
 	for bar, f := range [4]struct {
 		name string
 		size uint64
@@ -46,7 +46,7 @@ func (s *Set) makeFiles() (err error) {
 	return nil
 }
 
-func (s *Set) putROM() {
+func (s *Mapper) putROM() {
 	if s.cfg.Map&MapROM == 0 {
 		return
 	}
@@ -56,9 +56,9 @@ func (s *Set) putROM() {
 	}
 }
 
-func (s *Set) romSize() uint64 { return (uint64(len(s.cfg.ROM)) + pageSize - 1) &^ (pageSize - 1) }
+func (s *Mapper) romSize() uint64 { return (uint64(len(s.cfg.ROM)) + pageSize - 1) &^ (pageSize - 1) }
 
-func (s *Set) closeFiles() error {
+func (s *Mapper) closeFiles() error {
 	var errs []error
 	for i, m := range s.files {
 		if m != nil {
@@ -70,7 +70,7 @@ func (s *Set) closeFiles() error {
 }
 
 // Regions lists what the client may map.
-func (s *Set) Regions() (list []Region) {
+func (s *Mapper) Regions() (list []Region) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	may := s.Map()
@@ -97,7 +97,7 @@ func (s *Set) Regions() (list []Region) {
 }
 
 // clear zeroes slots that lost their page, unless another page is there by now.
-func (s *Set) clear() {
+func (s *Mapper) clear() {
 	list := s.vacated
 	s.vacated = s.vacated[:0]
 	slices.Sort(list)
@@ -116,7 +116,7 @@ func (s *Set) clear() {
 }
 
 // at returns the file of a slot, and the slot's offset in it.
-func (s *Set) at(at slot) (*memory, uint64) {
+func (s *Mapper) at(at slot) (*memory, uint64) {
 	k, n := s.kind(at)
 	off := uint64(n) << pageShift
 	switch k {
@@ -129,7 +129,7 @@ func (s *Set) at(at slot) (*memory, uint64) {
 }
 
 // bytes is a slot's page as the guest sees it.
-func (s *Set) bytes(at slot) []byte {
+func (s *Mapper) bytes(at slot) []byte {
 	m, off := s.at(at)
 	return m.mem[off : off+pageSize]
 }

@@ -12,15 +12,15 @@ import (
 //
 //  1. evict: a page leaves a slot that no longer shows it, to an alias of it if there is one, else
 //     to the card.
-//  2. place: a page goes to the slot that should back it, see [Set.wanted].
+//  2. place: a page goes to the slot that should back it, see [Mapper.wanted].
 //  3. addAliases: the other slots that show a page become aliases.
 //
 // Between the first two the slots that lost their page are cleared. A pass that needs a slot whose
 // page is in a later batch puts its own page back into the queue. What the limits or the card
 // refuse stays where it is, and is counted.
 
-// moveQueued moves the first n queued pages. The others stay queued (see Pending). Set.mu is held.
-func (s *Set) moveQueued(n int) {
+// moveQueued moves the first n queued pages. The others stay queued (see Pending). Mapper.mu is held.
+func (s *Mapper) moveQueued(n int) {
 	if len(s.queue) == 0 {
 		return
 	}
@@ -52,7 +52,7 @@ func (s *Set) moveQueued(n int) {
 
 // setDirect reports to the owner that the guest begins, or ceases, to reach a page without a
 // trap.
-func (s *Set) setDirect(p *PageState, on bool) {
+func (s *Mapper) setDirect(p *PageState, on bool) {
 	if p.Direct != on && (p.First != inCard) == on {
 		p.Direct = on
 		s.owner.Direct(uint64(p.N)<<pageShift, on)
@@ -60,7 +60,7 @@ func (s *Set) setDirect(p *PageState, on bool) {
 }
 
 // evict is the first pass.
-func (s *Set) evict(batch []*PageState) {
+func (s *Mapper) evict(batch []*PageState) {
 	var moves []move
 	for _, p := range batch {
 		if p.Backing == inCard || s.showing(p, p.Backing) {
@@ -84,7 +84,7 @@ func (s *Set) evict(batch []*PageState) {
 }
 
 // place is the second pass.
-func (s *Set) place(batch []*PageState) {
+func (s *Mapper) place(batch []*PageState) {
 	var moves []move
 	for _, p := range batch {
 		to := s.wanted(p)
@@ -116,7 +116,7 @@ func (s *Set) place(batch []*PageState) {
 // storing there. The merges come right before the move, the merge of the new backing slot last.
 // So that slot has all bytes of every merge base, and no later merge reverts one. The old backing
 // slot becomes an alias with the same merge base, so later stores there are merged.
-func (s *Set) promote(p *PageState, to slot) bool {
+func (s *Mapper) promote(p *PageState, to slot) bool {
 	from, base := p.Backing, s.Slots[to].MergeBase
 	if !s.runsFit(s.runsByLeaving(move{p.N, 1, inCard}) + 1) {
 		s.stats.RunsRefused.Add(s.window(to), 1)
@@ -144,7 +144,7 @@ func (s *Set) promote(p *PageState, to slot) bool {
 }
 
 // addAliases is the third pass, for one page.
-func (s *Set) addAliases(p *PageState) {
+func (s *Mapper) addAliases(p *PageState) {
 	if p.Backing == inCard {
 		s.dropAliases(p)
 		return
@@ -166,7 +166,7 @@ func (s *Set) addAliases(p *PageState) {
 }
 
 // relocate has the card move pages, and reports whether all of them were moved.
-func (s *Set) relocate(m move) bool {
+func (s *Mapper) relocate(m move) bool {
 	r := card.Relocation{Addr: uint64(m.first) << pageShift, Size: uint64(m.n) << pageShift}
 	if m.to != inCard {
 		f, off := s.at(m.to)
@@ -199,7 +199,7 @@ func (s *Set) relocate(m move) bool {
 }
 
 // setBacking notes where a page is now.
-func (s *Set) setBacking(p *PageState, to slot) {
+func (s *Mapper) setBacking(p *PageState, to slot) {
 	before := s.runStarts(p.N) + s.runStarts(p.N+1)
 	if p.Backing != inCard {
 		s.Slots[p.Backing].Resident = nothing
@@ -214,7 +214,7 @@ func (s *Set) setBacking(p *PageState, to slot) {
 
 // empty sends all pages back to the card and clears the files. It returns how many pages the card
 // did not take: the files then stay as they are.
-func (s *Set) empty() (left int64) {
+func (s *Mapper) empty() (left int64) {
 	for i, b := range s.bars {
 		if b != nil {
 			s.BARs[i] = Binding{}

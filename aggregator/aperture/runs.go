@@ -16,7 +16,7 @@ type move struct {
 
 // join sorts moves of single pages and joins those that lie together on both sides. The card splits
 // a move to itself.
-func (s *Set) join(list []move) []move {
+func (s *Mapper) join(list []move) []move {
 	slices.SortFunc(list, func(a, b move) int { return cmp.Compare(a.first, b.first) })
 	out := list[:0]
 	for _, m := range list {
@@ -31,12 +31,12 @@ func (s *Set) join(list []move) []move {
 }
 
 // runsFit reports whether there may be so many more runs.
-func (s *Set) runsFit(more int64) bool {
+func (s *Mapper) runsFit(more int64) bool {
 	return more <= 0 || s.stats.Runs.Load()+more <= int64(s.cfg.Runs)
 }
 
 // runStarts is 1 if a run begins with page n, else 0.
-func (s *Set) runStarts(n uint32) int64 {
+func (s *Mapper) runStarts(n uint32) int64 {
 	at := s.backing(n)
 	if at == inCard {
 		return 0
@@ -50,7 +50,7 @@ func (s *Set) runStarts(n uint32) int64 {
 }
 
 // runsByLeaving is how many runs there are more when pages leave: 1 if they are inside one.
-func (s *Set) runsByLeaving(m move) (more int64) {
+func (s *Mapper) runsByLeaving(m move) (more int64) {
 	for n := m.first; n <= m.first+m.n; n++ {
 		more -= s.runStarts(n)
 	}
@@ -62,7 +62,7 @@ func (s *Set) runsByLeaving(m move) (more int64) {
 
 // wholeRun returns the run around pages whose leaving would split it and exceed the limit on
 // runs. The whole run leaves. Its other slots that still show pages are counted as refused.
-func (s *Set) wholeRun(m move) move {
+func (s *Mapper) wholeRun(m move) move {
 	first, end := m.first, m.first+m.n
 	for s.runStarts(first) == 0 {
 		first--

@@ -19,7 +19,7 @@ type slot uint32
 // inCard is the backing of a page whose bytes are in the card's own memory.
 const inCard slot = 1<<32 - 1
 
-// State is what a Set knows besides the content of its files. The Set reads tables again if it has
+// State is what a Mapper knows besides the content of its files. The Mapper reads tables again if it has
 // no copy of them.
 type State struct {
 	BARs    [2]Binding // of BAR3 and BAR1
@@ -47,7 +47,7 @@ type PageState struct {
 }
 
 // kind returns which window a slot is in, and its page there.
-func (s *Set) kind(at slot) (Kind, uint32) {
+func (s *Mapper) kind(at slot) (Kind, uint32) {
 	k := BAR3
 	for at >= s.base[k+1] {
 		k++
@@ -55,15 +55,15 @@ func (s *Set) kind(at slot) (Kind, uint32) {
 	return k, uint32(at - s.base[k])
 }
 
-func (s *Set) window(at slot) Kind {
+func (s *Mapper) window(at slot) Kind {
 	k, _ := s.kind(at)
 	return k
 }
 
-func (s *Set) sameWindow(a, b slot) bool { return s.window(a) == s.window(b) }
+func (s *Mapper) sameWindow(a, b slot) bool { return s.window(a) == s.window(b) }
 
 // slotOf returns the slot of a page of BAR1 or BAR3. The poll area has none.
-func (s *Set) slotOf(k Kind, n uint32) (at slot, mapped bool) {
+func (s *Mapper) slotOf(k Kind, n uint32) (at slot, mapped bool) {
 	if k == BAR1 && (n < s.cfg.pollPages() || s.base[BAR1] == s.base[BAR1+1]) {
 		return inCard, false
 	}
@@ -71,7 +71,7 @@ func (s *Set) slotOf(k Kind, n uint32) (at slot, mapped bool) {
 }
 
 // backing returns where page number n is.
-func (s *Set) backing(n uint32) slot {
+func (s *Mapper) backing(n uint32) slot {
 	if p := s.Pages[n]; p != nil {
 		return p.Backing
 	}
@@ -79,14 +79,14 @@ func (s *Set) backing(n uint32) slot {
 }
 
 // resident returns the page that a slot backs, or nil.
-func (s *Set) resident(at slot) *PageState {
+func (s *Mapper) resident(at slot) *PageState {
 	if e := s.Slots[at].Resident; e != nothing {
 		return s.Pages[uint32(e-1)]
 	}
 	return nil
 }
 
-func (s *Set) enqueue(p *PageState) {
+func (s *Mapper) enqueue(p *PageState) {
 	if !p.Queued {
 		p.Queued = true
 		s.queue = append(s.queue, p)
@@ -94,7 +94,7 @@ func (s *Set) enqueue(p *PageState) {
 }
 
 // show notes what a slot shows from now on. An alias there is merged a last time.
-func (s *Set) show(at slot, e entry) {
+func (s *Mapper) show(at slot, e entry) {
 	st := &s.Slots[at]
 	if st.Shows == e {
 		return
@@ -134,7 +134,7 @@ func (s *Set) show(at slot, e entry) {
 }
 
 // slotsOf lists the slots that show a page.
-func (s *Set) slotsOf(p *PageState) iter.Seq[slot] {
+func (s *Mapper) slotsOf(p *PageState) iter.Seq[slot] {
 	return func(yield func(slot) bool) {
 		for at := p.First; at != inCard && yield(at); at = s.Slots[at].Next {
 		}
@@ -142,13 +142,13 @@ func (s *Set) slotsOf(p *PageState) iter.Seq[slot] {
 }
 
 // showing reports whether a slot shows a page.
-func (s *Set) showing(p *PageState, at slot) bool {
+func (s *Mapper) showing(p *PageState, at slot) bool {
 	return at != inCard && s.Slots[at].Shows == shows(p.N)
 }
 
 // wanted returns the slot that should back a page: in the window of the highest priority that
 // shows it, and if possible the present one.
-func (s *Set) wanted(p *PageState) slot {
+func (s *Mapper) wanted(p *PageState) slot {
 	best := inCard
 	for at := range s.slotsOf(p) {
 		best = min(best, at)
@@ -160,7 +160,7 @@ func (s *Set) wanted(p *PageState) slot {
 }
 
 // inPRAMIN ranks a page that PRAMIN shows, or that is there, before all others.
-func (s *Set) inPRAMIN(p *PageState) int {
+func (s *Mapper) inPRAMIN(p *PageState) int {
 	if p.Backing != inCard && s.window(p.Backing) == PRAMIN {
 		return 0
 	}
@@ -172,4 +172,4 @@ func (s *Set) inPRAMIN(p *PageState) int {
 	return 1
 }
 
-func (s *Set) praminFirst(a, b *PageState) int { return cmp.Compare(s.inPRAMIN(a), s.inPRAMIN(b)) }
+func (s *Mapper) praminFirst(a, b *PageState) int { return cmp.Compare(s.inPRAMIN(a), s.inPRAMIN(b)) }

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 )
 
-// Stats counts the operations of a Set. Every counter may be read at any time. The tag count is the
+// Stats counts the operations of a Mapper. Every counter may be read at any time. The tag count is the
 // name of a counter, and help describes it to users.
 type Stats struct {
 	Scans          atomic.Uint64 `count:"map_scans" help:"Scans of a window's page tables after a change by the guest."`

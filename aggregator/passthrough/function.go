@@ -10,7 +10,7 @@
 //  1. Function.mu: one access of the guest at a time. It is held while pages move, so that no
 //     trapped access is under way then.
 //  2. The locks of the card, which it may hold when it calls Interrupt.
-//  3. The lock of the aperture.Set, which calls the card with it held; see [Card].
+//  3. The lock of the aperture.Mapper, which calls the card with it held; see [Card].
 //
 // There are no goroutines.
 package passthrough
@@ -59,7 +59,7 @@ type Function struct {
 	shown          []register
 	flush, control mmio.Cell // show whether host writes and an invalidate are complete
 
-	maps *aperture.Set
+	maps *aperture.Mapper
 
 	mu   sync.Mutex
 	poll uint64 // where the doorbells are in BAR1; valid while there are windows
@@ -207,7 +207,7 @@ func (f *Function) OpenWindows() error {
 	return err
 }
 
-// CloseWindows closes them, see [aperture.Set.Close].
+// CloseWindows closes them, see [aperture.Mapper.Close].
 func (f *Function) CloseWindows() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

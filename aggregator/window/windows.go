@@ -58,7 +58,7 @@ type Windows struct {
 	stats *Stats
 	bar1  bar
 	bar3  bar
-	maps  *aperture.Set
+	maps  *aperture.Mapper
 }
 
 // New returns the windows of a guest whose BARs have no tables yet.
@@ -93,7 +93,7 @@ func (w *Windows) OpenWindows(cfg aperture.Config) error {
 	return nil
 }
 
-// CloseWindows closes the windows, see [aperture.Set.Close]. Any goroutine may call it.
+// CloseWindows closes the windows, see [aperture.Mapper.Close]. Any goroutine may call it.
 func (w *Windows) CloseWindows() error {
 	closed, err := w.maps.Close()
 	if closed {

@@ -65,8 +65,9 @@ type Owner interface {
 	Direct(addr uint64, on bool)
 }
 
-// Set is the windows of a GPU. It has some while a client has the GPU, see [Set.Open].
-type Set struct {
+// Mapper maps the windows of a GPU for its client. It has some while there is a client, see
+// [Mapper.Open].
+type Mapper struct {
 	owner Owner
 	stats *Stats
 	began time.Time
@@ -81,7 +82,7 @@ type Set struct {
 	step func() // called between the steps of promote; tests store there
 }
 
-// client is what a Set has for one client.
+// client is what a Mapper has for one client.
 type client struct {
 	cfg Config
 	State
@@ -94,13 +95,13 @@ type client struct {
 	vacated []slot // that no longer show a page; cleared before a method returns
 }
 
-// New returns the windows of a GPU that has no client.
-func New(owner Owner, stats *Stats) *Set {
-	return &Set{owner: owner, stats: stats, began: time.Now(), step: func() {}}
+// New returns the Mapper of a GPU that has no client.
+func New(owner Owner, stats *Stats) *Mapper {
+	return &Mapper{owner: owner, stats: stats, began: time.Now(), step: func() {}}
 }
 
 // Free returns an error if the windows of the last client are not closed.
-func (s *Set) Free() error {
+func (s *Mapper) Free() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.open {
@@ -111,7 +112,7 @@ func (s *Set) Free() error {
 
 // Open makes the windows of a client; the last client's are closed. They are empty until Block,
 // Window and the like define their content.
-func (s *Set) Open(cfg Config) error {
+func (s *Mapper) Open(cfg Config) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	cfg.Limits.complete()
@@ -144,7 +145,7 @@ func (s *Set) Open(cfg Config) error {
 // A client that still has their files sees zeros. If the card does not take some pages back, that
 // client can still reach them: Close then returns an error, and the next call tries again. Until it
 // succeeds no other client may have the GPU.
-func (s *Set) Close() (closed bool, err error) {
+func (s *Mapper) Close() (closed bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mapped.Store(uint32(MapNone))
@@ -163,10 +164,10 @@ func (s *Set) Close() (closed bool, err error) {
 func (c *Config) pollPages() uint32 { return uint32(c.Poll >> pageShift) }
 
 // Map says what the client may map.
-func (s *Set) Map() Map { return Map(s.mapped.Load()) }
+func (s *Mapper) Map() Map { return Map(s.mapped.Load()) }
 
 // Reset makes all windows show nothing.
-func (s *Set) Reset() {
+func (s *Mapper) Reset() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.empty()
@@ -174,7 +175,7 @@ func (s *Set) Reset() {
 
 // Block acts on a change of a BAR's block register: the BAR shows an address space or, if not on,
 // nothing.
-func (s *Set) Block(k Kind, on bool, space shadowpt.Space) {
+func (s *Mapper) Block(k Kind, on bool, space shadowpt.Space) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	b := s.bars[k]
@@ -191,7 +192,7 @@ func (s *Set) Block(k Kind, on bool, space shadowpt.Space) {
 }
 
 // Invalidate acts on an invalidate of the directory at dir, or of all.
-func (s *Set) Invalidate(t shadowpt.Target, dir uint64, all bool) {
+func (s *Mapper) Invalidate(t shadowpt.Target, dir uint64, all bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.flushAliases()
@@ -203,7 +204,7 @@ func (s *Set) Invalidate(t shadowpt.Target, dir uint64, all bool) {
 	s.update(s.cfg.Moves)
 }
 
-func (s *Set) scan(b *scanner) {
+func (s *Mapper) scan(b *scanner) {
 	b.scan(s.owner, s.stats, func(page uint32, e entry) {
 		if at, mapped := s.slotOf(b.kind, page); mapped {
 			s.show(at, e)
@@ -213,7 +214,7 @@ func (s *Set) scan(b *scanner) {
 
 // Window acts on a write of NV_PBUS_BAR0_WINDOW: PRAMIN shows the memory at addr. A guest does not
 // wait for that, so all of it is done immediately: at most twice as many pages as PRAMIN has.
-func (s *Set) Window(t shadowpt.Target, addr uint64) {
+func (s *Mapper) Window(t shadowpt.Target, addr uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.Map()&MapPRAMIN == 0 {
@@ -236,14 +237,14 @@ func (s *Set) Window(t shadowpt.Target, addr uint64) {
 	s.update(max(s.cfg.Moves, 2*n))
 }
 
-func (s *Set) update(n int) {
+func (s *Mapper) update(n int) {
 	s.moveQueued(n)
 	s.stats.Deferred.Add(uint64(len(s.queue)))
 }
 
 // MemoryBarrier is called before accesses of registers whose rows are barriers, before
 // interrupts, and before a doorbell reaches the card. It makes all slots that show a page equal.
-func (s *Set) MemoryBarrier() {
+func (s *Mapper) MemoryBarrier() {
 	if s.stats.Aliases.Load() == 0 {
 		return
 	}
@@ -255,11 +256,11 @@ func (s *Set) MemoryBarrier() {
 
 // Pending reports whether pages are still to be moved: the last changes needed more moves than
 // one register access may do.
-func (s *Set) Pending() bool { return s.pending.Load() }
+func (s *Mapper) Pending() bool { return s.pending.Load() }
 
 // Access is called before any access of a register. It moves pages that are pending, and flushes
 // aliases that were not flushed for a while.
-func (s *Set) Access() {
+func (s *Mapper) Access() {
 	stale := s.stats.Aliases.Load() != 0 && time.Since(s.began)-time.Duration(s.flushed.Load()) > staleAfter
 	if !stale && !s.pending.Load() {
 		return
@@ -274,7 +275,7 @@ func (s *Set) Access() {
 
 // PollArea acts on a change of where the doorbells are in BAR1: n bytes from off on. Those in a
 // mapped window do not reach the card, and are counted.
-func (s *Set) PollArea(off, n uint64) {
+func (s *Mapper) PollArea(off, n uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if off != 0 && s.Map()&MapBAR1 != 0 && off < s.cfg.BAR1 && off+n > s.cfg.Poll {

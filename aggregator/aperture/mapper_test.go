@@ -39,8 +39,8 @@ const (
 	testPoll   = 4  // pages of BAR1 that have the doorbells
 )
 
-// newTestSet makes windows into memory in which each page begins with its number plus one.
-func newTestSet(t require.TestingT, l Limits) (*Set, *fakeCard) {
+// newTestMapper makes windows into memory in which each page begins with its number plus one.
+func newTestMapper(t require.TestingT, l Limits) (*Mapper, *fakeCard) {
 	c := &fakeCard{Memory: fakecard.NewMemory(testPages << pageShift)}
 	for n := range uint64(testPages) {
 		c.Write(n<<pageShift, le.AppendUint32(nil, uint32(n)+1))
@@ -53,7 +53,7 @@ func newTestSet(t require.TestingT, l Limits) (*Set, *fakeCard) {
 	return s, c
 }
 
-func closed(t require.TestingT, s *Set) {
+func closed(t require.TestingT, s *Mapper) {
 	_, err := s.Close()
 	require.NoError(t, err)
 	require.NoError(t, s.Free())
@@ -65,7 +65,7 @@ func TestMoveKeepsStores(t *testing.T) {
 	for upgrade := range 2 {
 		for at := range 8 {
 			t.Run(fmt.Sprint(upgrade, " ", at), func(t *testing.T) {
-				s, c := newTestSet(t, Limits{})
+				s, c := newTestMapper(t, Limits{})
 				defer closed(t, s)
 				bar3, bar1 := s.base[BAR3], s.base[BAR1]+testPoll
 				on := []slot{bar1, bar1 + 7, s.base[PRAMIN] + 3}
@@ -120,7 +120,7 @@ func TestLimitsHold(t *testing.T) {
 			Runs: rapid.IntRange(1, 9).Draw(t, "runs"), Moves: rapid.IntRange(1, 40).Draw(t, "moves"),
 			Aliases: rapid.SampledFrom([]int{1, 3, 8, 64}).Draw(t, "aliases"),
 		}
-		s, c := newTestSet(t, l)
+		s, c := newTestMapper(t, l)
 		want := make([]uint32, testPages)
 		for n := range want {
 			want[n] = uint32(n) + 1
@@ -189,7 +189,7 @@ func TestLimitsHold(t *testing.T) {
 }
 
 // checkLimits checks what is true after each register access.
-func checkLimits(t require.TestingT, s *Set) {
+func checkLimits(t require.TestingT, s *Mapper) {
 	runs, aliases := int64(0), 0
 	for n := range uint32(testPages) {
 		runs += s.runStarts(n)
@@ -221,8 +221,8 @@ func checkLimits(t require.TestingT, s *Set) {
 	checkState(t, s)
 }
 
-// checkState checks that State is data, and that the rest of a Set follows from it.
-func checkState(t require.TestingT, s *Set) {
+// checkState checks that State is data, and that the rest of a Mapper follows from it.
+func checkState(t require.TestingT, s *Mapper) {
 	text, err := json.Marshal(s.State)
 	require.NoError(t, err)
 	var copied State
