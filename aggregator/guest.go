@@ -20,7 +20,7 @@ import (
 
 // Guest is one virtual GPU's share of the card.
 type Guest struct {
-	*window.Windows // its views of its memory
+	*window.BARs // its views of its memory
 
 	agg     *Aggregator
 	name    string
@@ -54,7 +54,7 @@ func newGuest(a *Aggregator, index int, cfg GuestConfig, e vram.Extents, share c
 	g.channels = fifo.New(fifo.Config{
 		Lock: &g.mu, Channels: cfg.Channels, GPU: a.gpu, Share: share, Gate: a.gate, Mem: g.mem, Shadows: g.shadows,
 	}, r, &g.stats.FIFO)
-	g.Windows = window.New(window.Config{
+	g.BARs = window.New(window.Config{
 		Map: cfg.Map, Limits: cfg.MapLimits, GPU: a.gpu, Mem: g.mem, Channels: g.channels, Shadows: g.shadows, Quota: a.mappings,
 	}, &g.stats.Windows)
 	g.wake = sync.NewCond(&g.mu)

@@ -39,7 +39,7 @@ func (m *movingCard) access() {
 	m.moved = make(chan struct{})
 	go func() {
 		defer close(m.moved)
-		window.Owner(m.guest.Windows).Quiesce(func() {
+		window.Owner(m.guest.BARs).Quiesce(func() {
 			close(begun)
 			time.Sleep(quietFor)
 			m.quiesced.Store(false)

@@ -10,7 +10,7 @@ import (
 
 // bar is BAR1 or BAR3.
 type bar struct {
-	windows           *Windows
+	bars              *BARs
 	unit              uint8 // MMU fault slot
 	readBy, writtenBy uint8 // MMU client numbers
 	kind              aperture.Kind
@@ -30,7 +30,7 @@ const (
 	faultHub   = 1 << 6
 )
 
-func (w *Windows) bar(i int) *bar {
+func (w *BARs) bar(i int) *bar {
 	if i == card.BAR1 {
 		return &w.bar1
 	}
@@ -41,7 +41,7 @@ func (w *Windows) bar(i int) *bar {
 func (b *bar) block(v uint32) {
 	b.state.Inst, b.state.Virtual = gf100.BlockMemory(v)
 	block := make([]byte, gf100.InstanceSize)
-	b.state.On = b.state.Virtual && b.windows.mem.Read(shadowpt.VRAM, b.state.Inst, block)
+	b.state.On = b.state.Virtual && b.bars.mem.Read(shadowpt.VRAM, b.state.Inst, block)
 	if b.state.On {
 		b.tlb.Bind(channel.ReadSpace(block))
 	} else {
@@ -52,15 +52,15 @@ func (b *bar) block(v uint32) {
 
 // show passes the present address space to the aperture.
 func (b *bar) show() {
-	b.windows.maps.Block(b.kind, b.state.On, b.tlb.Space())
+	b.bars.maps.Block(b.kind, b.state.On, b.tlb.Space())
 }
 
 // access moves p to or from the memory at off. It returns the fault that ended it, and whether
 // there was none.
 func (b *bar) access(off uint64, p []byte, write bool) (f gf100.MMUFault, ok bool) {
-	do := b.windows.mem.Read
+	do := b.bars.mem.Read
 	if write {
-		do = b.windows.mem.Write
+		do = b.bars.mem.Write
 	}
 	if !b.state.Virtual {
 		if !do(shadowpt.VRAM, off, p) {
@@ -69,7 +69,7 @@ func (b *bar) access(off uint64, p []byte, write bool) (f gf100.MMUFault, ok boo
 		return f, true
 	}
 	for len(p) > 0 {
-		pte, end, reason, found := b.tlb.Lookup(b.windows.mem, off)
+		pte, end, reason, found := b.tlb.Lookup(b.bars.mem, off)
 		switch {
 		case !found:
 			return b.fault(off, p, write, reason), false
@@ -87,7 +87,7 @@ func (b *bar) access(off uint64, p []byte, write bool) (f gf100.MMUFault, ok boo
 }
 
 func (b *bar) fault(off uint64, p []byte, write bool, r shadowpt.Reason) gf100.MMUFault {
-	b.windows.stats.WindowFaults.Add(1)
+	b.bars.stats.WindowFaults.Add(1)
 	info := uint32(r) | faultHub
 	client := b.readBy
 	if write {

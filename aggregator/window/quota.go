@@ -15,12 +15,12 @@ type Quota struct {
 	guests int // that there may be
 
 	mu    sync.Mutex
-	taken map[*Windows]int
+	taken map[*BARs]int
 }
 
 // NewQuota shares so many mappings among so many guests.
 func NewQuota(all, guests int) *Quota {
-	return &Quota{all: all, guests: guests, taken: make(map[*Windows]int)}
+	return &Quota{all: all, guests: guests, taken: make(map[*BARs]int)}
 }
 
 // leastMappings are those of 64 runs, and two more because of the guest's extents.
@@ -28,7 +28,7 @@ const leastMappings = 2*64 + 2
 
 // take takes a guest's part, and lowers the limit on its runs to that. Each of its extents may
 // take two mappings besides.
-func (q *Quota) take(w *Windows, extents int, l *aperture.Limits) error {
+func (q *Quota) take(w *BARs, extents int, l *aperture.Limits) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	least := min(leastMappings, q.all/q.guests)
@@ -51,7 +51,7 @@ func (q *Quota) take(w *Windows, extents int, l *aperture.Limits) error {
 }
 
 // give gives a guest's part back.
-func (q *Quota) give(w *Windows) {
+func (q *Quota) give(w *BARs) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	delete(q.taken, w)

@@ -17,7 +17,7 @@ func TestMappingsAreShared(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all := rapid.IntRange(guests*(leastMappings+2), 20000).Draw(t, "mappings")
 		q := NewQuota(all, guests)
-		open := make([]*Windows, 8)
+		open := make([]*BARs, 8)
 		for range rapid.IntRange(1, 30).Draw(t, "steps") {
 			i := rapid.IntRange(0, len(open)-1).Draw(t, "guest")
 			if w := open[i]; w != nil {
@@ -25,7 +25,7 @@ func TestMappingsAreShared(t *testing.T) {
 				open[i] = nil
 				continue
 			}
-			open[i] = new(Windows)
+			open[i] = new(BARs)
 			want := rapid.IntRange(1, 9000).Draw(t, "runs")
 			l := aperture.Limits{Runs: want}
 			require.NoError(t, q.take(open[i], 1, &l))
@@ -39,6 +39,6 @@ func TestMappingsAreShared(t *testing.T) {
 			require.LessOrEqual(t, sum, all)
 		}
 	})
-	err := NewQuota(300, guests).take(new(Windows), 1, &aperture.Limits{})
+	err := NewQuota(300, guests).take(new(BARs), 1, &aperture.Limits{})
 	require.ErrorContains(t, err, "raise vm.max_map_count, or lower limits.map-runs")
 }

@@ -5,7 +5,7 @@
 // All addresses go through the guest's extents and its DMA map, so nothing of the card's is in
 // reach.
 //
-// The package has no goroutines. Callers do not use a [Windows] at the same time, except where a method
+// The package has no goroutines. Callers do not use a [BARs] at the same time, except where a method
 // says otherwise: traps hold the virtual GPU's lock. Quota.mu is a leaf.
 package window
 
@@ -51,8 +51,8 @@ type Stats struct {
 	Mapped aperture.Stats // of what its clients may map
 }
 
-// Windows are a guest's views of its memory.
-type Windows struct {
+// BARs are a guest's views of its memory: BAR1, BAR3, and PRAMIN in BAR0.
+type BARs struct {
 	cfg   Config
 	mem   *memory.Memory
 	stats *Stats
@@ -61,18 +61,18 @@ type Windows struct {
 	maps  *aperture.Mapper
 }
 
-// New returns the windows of a guest whose BARs have no tables yet.
-func New(cfg Config, stats *Stats) *Windows {
-	w := &Windows{cfg: cfg, mem: cfg.Mem, stats: stats}
+// New returns the BARs of a guest, which have no tables yet.
+func New(cfg Config, stats *Stats) *BARs {
+	w := &BARs{cfg: cfg, mem: cfg.Mem, stats: stats}
 	w.maps = aperture.New(Owner(w), &stats.Mapped)
-	w.bar1 = bar{windows: w, kind: aperture.BAR1, unit: 0x04, readBy: 0x07, writtenBy: 0x08}
-	w.bar3 = bar{windows: w, kind: aperture.BAR3, unit: 0x05, readBy: 0x07, writtenBy: 0x08}
+	w.bar1 = bar{bars: w, kind: aperture.BAR1, unit: 0x04, readBy: 0x07, writtenBy: 0x08}
+	w.bar3 = bar{bars: w, kind: aperture.BAR3, unit: 0x05, readBy: 0x07, writtenBy: 0x08}
 	return w
 }
 
 // OpenWindows makes windows for a client to map, as Config.Map says; cfg gives the sizes of
 // BARs, and the ROM. The guest is fresh from a reset.
-func (w *Windows) OpenWindows(cfg aperture.Config) error {
+func (w *BARs) OpenWindows(cfg aperture.Config) error {
 	if w.cfg.Map == aperture.MapNone || w.cfg.Quota == nil {
 		return nil
 	}
@@ -94,7 +94,7 @@ func (w *Windows) OpenWindows(cfg aperture.Config) error {
 }
 
 // CloseWindows closes the windows, see [aperture.Mapper.Close]. Any goroutine may call it.
-func (w *Windows) CloseWindows() error {
+func (w *BARs) CloseWindows() error {
 	closed, err := w.maps.Close()
 	if closed {
 		w.cfg.Quota.give(w)
@@ -103,26 +103,26 @@ func (w *Windows) CloseWindows() error {
 }
 
 // Regions lists what the client may map.
-func (w *Windows) Regions() []aperture.Region { return w.maps.Regions() }
+func (w *BARs) Regions() []aperture.Region { return w.maps.Regions() }
 
 // ResetWindows makes what the client may map show nothing.
-func (w *Windows) ResetWindows() { w.maps.Reset() }
+func (w *BARs) ResetWindows() { w.maps.Reset() }
 
 // SetBlock acts on a write of NV_PBUS_BAR1_BLOCK (bar 1) or BAR2_BLOCK (bar 3).
-func (w *Windows) SetBlock(bar int, v uint32) { w.bar(bar).block(v) }
+func (w *BARs) SetBlock(bar int, v uint32) { w.bar(bar).block(v) }
 
 // ReadBAR reads through BAR1 or BAR3. Bytes after a fault read as ones.
-func (w *Windows) ReadBAR(bar int, off uint64, p []byte) (gf100.MMUFault, bool) {
+func (w *BARs) ReadBAR(bar int, off uint64, p []byte) (gf100.MMUFault, bool) {
 	return w.bar(bar).access(off, p, false)
 }
 
 // WriteBAR writes through BAR1 or BAR3.
-func (w *Windows) WriteBAR(bar int, off uint64, p []byte) (gf100.MMUFault, bool) {
+func (w *BARs) WriteBAR(bar int, off uint64, p []byte) (gf100.MMUFault, bool) {
 	return w.bar(bar).access(off, p, true)
 }
 
 // InvalidateWindows acts on an invalidate of the directory at dir, or of all.
-func (w *Windows) InvalidateWindows(t shadowpt.Target, dir uint64, all bool) {
+func (w *BARs) InvalidateWindows(t shadowpt.Target, dir uint64, all bool) {
 	w.bar1.tlb.Flush()
 	w.bar3.tlb.Flush()
 	w.maps.Invalidate(t, dir, all)
@@ -136,7 +136,7 @@ func pramin(win, off uint32) (shadowpt.Target, uint64) {
 
 // ReadPRAMIN reads through the PRAMIN window, whose register holds win. Bytes outside the
 // guest's memory read as ones and are counted.
-func (w *Windows) ReadPRAMIN(win, off uint32, p []byte) {
+func (w *BARs) ReadPRAMIN(win, off uint32, p []byte) {
 	t, addr := pramin(win, off)
 	if !w.mem.Read(t, addr, p) {
 		w.stats.BadWindow.Add(1)
@@ -145,7 +145,7 @@ func (w *Windows) ReadPRAMIN(win, off uint32, p []byte) {
 }
 
 // WritePRAMIN writes through the PRAMIN window.
-func (w *Windows) WritePRAMIN(win, off uint32, p []byte) {
+func (w *BARs) WritePRAMIN(win, off uint32, p []byte) {
 	t, addr := pramin(win, off)
 	if !w.mem.Write(t, addr, p) {
 		w.stats.BadWindow.Add(1)
@@ -154,7 +154,7 @@ func (w *Windows) WritePRAMIN(win, off uint32, p []byte) {
 
 // SetPRAMIN acts on a write of NV_PBUS_BAR0_WINDOW. Accesses of a mapped window do not trap, so
 // one that has none of the guest's memory to show is counted here.
-func (w *Windows) SetPRAMIN(win uint32) {
+func (w *BARs) SetPRAMIN(win uint32) {
 	t, addr := pramin(win, 0)
 	if w.maps.Map()&aperture.MapPRAMIN != 0 && t == shadowpt.VRAM && addr >= w.mem.Size() {
 		w.stats.BadWindow.Add(1)
@@ -163,22 +163,22 @@ func (w *Windows) SetPRAMIN(win uint32) {
 }
 
 // SetPollArea acts on a write of NV_PFIFO_USERD_BASE.
-func (w *Windows) SetPollArea(v uint32) {
+func (w *BARs) SetPollArea(v uint32) {
 	w.maps.PollArea(gf100.PollArea(v), gf100.PollSize)
 }
 
 // MemoryBarrier flushes aliases: afterwards the card finds all that the guest wrote to mapped
 // windows before. Any goroutine may call it.
-func (w *Windows) MemoryBarrier() { w.maps.MemoryBarrier() }
+func (w *BARs) MemoryBarrier() { w.maps.MemoryBarrier() }
 
 // Access is called before any access of a register.
-func (w *Windows) Access() { w.maps.Access() }
+func (w *BARs) Access() { w.maps.Access() }
 
 // Shown reports whether mapped windows are up to date: a store goes to the right page.
-func (w *Windows) Shown() bool { return !w.maps.Pending() }
+func (w *BARs) Shown() bool { return !w.maps.Pending() }
 
 // Owner is the guest of w as its aperture sees it.
-func Owner(w *Windows) aperture.Owner { return owner{w.mem, w.cfg} }
+func Owner(w *BARs) aperture.Owner { return owner{w.mem, w.cfg} }
 
 type owner struct {
 	*memory.Memory
