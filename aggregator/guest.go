@@ -30,7 +30,7 @@ type Guest struct {
 	stats   GuestStats
 	mem     *memory.Memory
 	shadows *shadow.Shadows
-	reports *report.Queue
+	reports *report.Reporter
 
 	mu       sync.Mutex // guards what follows
 	channels *fifo.FIFO

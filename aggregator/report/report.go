@@ -1,7 +1,8 @@
 // Package report delivers what happens to one guest's channels to its virtual GPU.
 //
-// A [Queue] has one goroutine, from New to Close, so that a guest that takes reports slowly does not
-// delay the card, and no report waits while its worker waits for the card. Queue.mu guards the reports; it is a leaf and not held during a delivery.
+// A [Reporter] has one goroutine, from New to Close, so that a guest that takes reports slowly does
+// not delay the card, and no report waits while its worker waits for the card. Reporter.mu guards the
+// reports; it is a leaf and not held during a delivery.
 package report
 
 import (
@@ -12,7 +13,7 @@ import (
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
 
-// Receiver receives the reports about a guest. Its methods run on the queue's goroutine with no
+// Receiver receives the reports about a guest. Its methods run on the Reporter's goroutine with no
 // lock held, and may call back into the guest.
 type Receiver interface {
 	// EngineEvent reports non-stall events; bit n is engine n.
@@ -98,8 +99,8 @@ func (s *State) deliver(to Receiver) {
 	}
 }
 
-// Queue holds reports until they are delivered. Any goroutine may use it.
-type Queue struct {
+// Reporter holds reports until they are delivered. Any goroutine may use it.
+type Reporter struct {
 	to    Receiver
 	owner fault.Owner
 
@@ -111,80 +112,80 @@ type Queue struct {
 	ended      bool
 }
 
-// New returns an empty queue. If a delivery fails, it quarantines owner.
-func New(to Receiver, owner fault.Owner) *Queue {
-	q := &Queue{to: to, owner: owner}
-	q.changed = sync.NewCond(&q.mu)
-	go q.run()
-	return q
+// New returns a Reporter that has nothing to deliver. If a delivery fails, it quarantines owner.
+func New(to Receiver, owner fault.Owner) *Reporter {
+	r := &Reporter{to: to, owner: owner}
+	r.changed = sync.NewCond(&r.mu)
+	go r.run()
+	return r
 }
 
-func (q *Queue) run() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
+func (r *Reporter) run() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	for {
-		for !q.state.urgent() && !q.closed {
-			q.changed.Wait()
+		for !r.state.urgent() && !r.closed {
+			r.changed.Wait()
 		}
-		if q.closed {
-			q.ended = true
-			q.changed.Broadcast()
+		if r.closed {
+			r.ended = true
+			r.changed.Broadcast()
 			return
 		}
-		now := q.state
-		q.state, q.delivering = State{}, true
-		q.mu.Unlock()
-		q.deliver(&now)
-		q.mu.Lock()
-		q.delivering = false
-		q.changed.Broadcast()
+		now := r.state
+		r.state, r.delivering = State{}, true
+		r.mu.Unlock()
+		r.deliver(&now)
+		r.mu.Lock()
+		r.delivering = false
+		r.changed.Broadcast()
 	}
 }
 
-func (q *Queue) deliver(s *State) {
-	defer fault.Contain(q.owner, "the delivery of its events")
-	s.deliver(q.to)
+func (r *Reporter) deliver(s *State) {
+	defer fault.Contain(r.owner, "the delivery of its events")
+	s.deliver(r.to)
 }
 
-// Close ends the queue after the delivery under way.
-func (q *Queue) Close() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.closed = true
-	for !q.ended {
-		q.changed.Broadcast()
-		q.changed.Wait()
+// Close ends the Reporter after the delivery under way.
+func (r *Reporter) Close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed = true
+	for !r.ended {
+		r.changed.Broadcast()
+		r.changed.Wait()
 	}
 }
 
 // Drop waits for the delivery under way, and drops the rest.
-func (q *Queue) Drop() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for q.delivering {
-		q.changed.Wait()
+func (r *Reporter) Drop() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for r.delivering {
+		r.changed.Wait()
 	}
-	q.state = State{}
+	r.state = State{}
 }
 
 // Idle reports whether nothing is being delivered, and nothing waits for it.
-func (q *Queue) Idle() bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return !q.delivering && !q.state.urgent()
+func (r *Reporter) Idle() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return !r.delivering && !r.state.urgent()
 }
 
 // note changes what is to be delivered.
-func (q *Queue) note(change func(*State)) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	change(&q.state)
-	q.changed.Broadcast()
+func (r *Reporter) note(change func(*State)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	change(&r.state)
+	r.changed.Broadcast()
 }
 
 // Completed reports non-stall events of engines, by bits, and whether any of them is new.
-func (q *Queue) Completed(engines uint32) (added bool) {
-	q.note(func(s *State) {
+func (r *Reporter) Completed(engines uint32) (added bool) {
+	r.note(func(s *State) {
 		added = engines&^s.Engines != 0
 		s.Engines |= engines
 	})
@@ -192,23 +193,23 @@ func (q *Queue) Completed(engines uint32) (added bool) {
 }
 
 // Failed reports a channel's error in place of an earlier one.
-func (q *Queue) Failed(id uint8, e Error) {
-	q.note(func(s *State) {
+func (r *Reporter) Failed(id uint8, e Error) {
+	r.note(func(s *State) {
 		s.forget(id)
 		s.Errors = append(s.Errors, ChannelError{id, e})
 	})
 }
 
 // Forget drops the error of a channel that is bound again.
-func (q *Queue) Forget(id uint8) { q.note(func(s *State) { s.forget(id) }) }
+func (r *Reporter) Forget(id uint8) { r.note(func(s *State) { s.forget(id) }) }
 
 // Unbound notes a channel that could not be bound. It is reported with what comes next.
-func (q *Queue) Unbound() { q.note(func(s *State) { s.Unbound = true }) }
+func (r *Reporter) Unbound() { r.note(func(s *State) { s.Unbound = true }) }
 
 // Unlisted notes a runlist that could not be read. It is reported with what comes next.
-func (q *Queue) Unlisted() { q.note(func(s *State) { s.Unlisted = true }) }
+func (r *Reporter) Unlisted() { r.note(func(s *State) { s.Unlisted = true }) }
 
 // Done reports that control operations ended, and whether one of them was a runlist.
-func (q *Queue) Done(runlist bool) {
-	q.note(func(s *State) { s.Done, s.Runlist = true, s.Runlist || runlist })
+func (r *Reporter) Done(runlist bool) {
+	r.note(func(s *State) { s.Done, s.Runlist = true, s.Runlist || runlist })
 }
