@@ -56,9 +56,9 @@ func (e *Error) deliver(id uint8, to Receiver) {
 	}
 }
 
-// State is what is not yet delivered. It is flags, not a queue: a channel stops at its error, so
+// Undelivered is what is not yet delivered. It is flags, not a queue: a channel stops at its error, so
 // it has one at a time.
-type State struct {
+type Undelivered struct {
 	Engines  uint32
 	Done     bool
 	Runlist  bool
@@ -74,14 +74,14 @@ type ChannelError struct {
 }
 
 // urgent reports whether there is something to deliver now.
-func (s *State) urgent() bool { return s.Engines != 0 || s.Done || len(s.Errors) > 0 }
+func (s *Undelivered) urgent() bool { return s.Engines != 0 || s.Done || len(s.Errors) > 0 }
 
 // forget drops the error of a channel.
-func (s *State) forget(id uint8) {
+func (s *Undelivered) forget(id uint8) {
 	s.Errors = slices.DeleteFunc(s.Errors, func(e ChannelError) bool { return e.ID == id })
 }
 
-func (s *State) deliver(to Receiver) {
+func (s *Undelivered) deliver(to Receiver) {
 	if s.Engines != 0 {
 		to.EngineEvent(s.Engines)
 	}
@@ -106,7 +106,7 @@ type Reporter struct {
 
 	mu         sync.Mutex // guards what follows
 	changed    *sync.Cond
-	state      State
+	state      Undelivered
 	delivering bool
 	closed     bool
 	ended      bool
@@ -133,7 +133,7 @@ func (r *Reporter) run() {
 			return
 		}
 		now := r.state
-		r.state, r.delivering = State{}, true
+		r.state, r.delivering = Undelivered{}, true
 		r.mu.Unlock()
 		r.deliver(&now)
 		r.mu.Lock()
@@ -142,7 +142,7 @@ func (r *Reporter) run() {
 	}
 }
 
-func (r *Reporter) deliver(s *State) {
+func (r *Reporter) deliver(s *Undelivered) {
 	defer fault.Contain(r.owner, "the delivery of its events")
 	s.deliver(r.to)
 }
@@ -165,7 +165,7 @@ func (r *Reporter) Drop() {
 	for r.delivering {
 		r.changed.Wait()
 	}
-	r.state = State{}
+	r.state = Undelivered{}
 }
 
 // Idle reports whether nothing is being delivered, and nothing waits for it.
@@ -176,7 +176,7 @@ func (r *Reporter) Idle() bool {
 }
 
 // note changes what is to be delivered.
-func (r *Reporter) note(change func(*State)) {
+func (r *Reporter) note(change func(*Undelivered)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	change(&r.state)
@@ -185,7 +185,7 @@ func (r *Reporter) note(change func(*State)) {
 
 // Completed reports non-stall events of engines, by bits, and whether any of them is new.
 func (r *Reporter) Completed(engines uint32) (added bool) {
-	r.note(func(s *State) {
+	r.note(func(s *Undelivered) {
 		added = engines&^s.Engines != 0
 		s.Engines |= engines
 	})
@@ -194,22 +194,22 @@ func (r *Reporter) Completed(engines uint32) (added bool) {
 
 // Failed reports a channel's error in place of an earlier one.
 func (r *Reporter) Failed(id uint8, e Error) {
-	r.note(func(s *State) {
+	r.note(func(s *Undelivered) {
 		s.forget(id)
 		s.Errors = append(s.Errors, ChannelError{id, e})
 	})
 }
 
 // Forget drops the error of a channel that is bound again.
-func (r *Reporter) Forget(id uint8) { r.note(func(s *State) { s.forget(id) }) }
+func (r *Reporter) Forget(id uint8) { r.note(func(s *Undelivered) { s.forget(id) }) }
 
 // Unbound notes a channel that could not be bound. It is reported with what comes next.
-func (r *Reporter) Unbound() { r.note(func(s *State) { s.Unbound = true }) }
+func (r *Reporter) Unbound() { r.note(func(s *Undelivered) { s.Unbound = true }) }
 
 // Unlisted notes a runlist that could not be read. It is reported with what comes next.
-func (r *Reporter) Unlisted() { r.note(func(s *State) { s.Unlisted = true }) }
+func (r *Reporter) Unlisted() { r.note(func(s *Undelivered) { s.Unlisted = true }) }
 
 // Done reports that control operations ended, and whether one of them was a runlist.
 func (r *Reporter) Done(runlist bool) {
-	r.note(func(s *State) { s.Done, s.Runlist = true, s.Runlist || runlist })
+	r.note(func(s *Undelivered) { s.Done, s.Runlist = true, s.Runlist || runlist })
 }
