@@ -85,7 +85,7 @@ type Mapper struct {
 // client is what a Mapper has for one client.
 type client struct {
 	cfg Config
-	State
+	MapperState
 	open    bool
 	files   [4]*memory      // by BAR
 	base    [Kinds + 1]slot // the first of each window

@@ -221,13 +221,13 @@ func checkLimits(t require.TestingT, s *Mapper) {
 	checkState(t, s)
 }
 
-// checkState checks that State is data, and that the rest of a Mapper follows from it.
+// checkState checks that MapperState is data, and that the rest of a Mapper follows from it.
 func checkState(t require.TestingT, s *Mapper) {
-	text, err := json.Marshal(s.State)
+	text, err := json.Marshal(s.MapperState)
 	require.NoError(t, err)
-	var copied State
+	var copied MapperState
 	require.NoError(t, json.Unmarshal(text, &copied))
-	require.Equal(t, s.State, copied)
+	require.Equal(t, s.MapperState, copied)
 	queued, aliased := 0, 0
 	for n, p := range s.Pages {
 		require.Equal(t, n, p.N)

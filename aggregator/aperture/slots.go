@@ -19,9 +19,9 @@ type slot uint32
 // inCard is the backing of a page whose bytes are in the card's own memory.
 const inCard slot = 1<<32 - 1
 
-// State is what a Mapper knows besides the content of its files. The Mapper reads tables again if it has
+// MapperState is what a Mapper knows besides the content of its files. The Mapper reads tables again if it has
 // no copy of them.
-type State struct {
+type MapperState struct {
 	BARs    [2]Binding // of BAR3 and BAR1
 	Slots   []SlotState
 	Pages   map[uint32]*PageState // by number
