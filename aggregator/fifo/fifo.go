@@ -54,7 +54,7 @@ type FIFO struct {
 	guest Guest
 	stats *Stats
 
-	State
+	FIFOState
 	channels [gf100.Channels]*Channel // the card's channels behind the table's entries
 	exits    exits
 
@@ -62,8 +62,8 @@ type FIFO struct {
 	live map[*Channel]bool // that have a channel of the card
 }
 
-// State is what a FIFO knows. Only its methods change it.
-type State struct {
+// FIFOState is what a FIFO knows. Only its methods change it.
+type FIFOState struct {
 	Table     [gf100.Channels]Entry
 	Listed    Set                        // the last runlist
 	Rebinding Set                        // binds and unbinds that are not complete
