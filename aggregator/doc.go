@@ -14,7 +14,7 @@
 // Calls from a trap do not wait for the card, except that a reset waits, with a bound, until
 // channels have left it, and that an access to memory waits while pages of the guest's own move.
 // Window accesses are copied immediately. Control operations (bind,
-// runlist, preempt, invalidate) are recorded in State.Pending; the worker executes them in rounds
+// runlist, preempt, invalidate) are recorded in GuestState.Pending; the worker executes them in rounds
 // and waits for the card with a bound. Until then the registers that poll for completion read
 // pending. Doorbells and channel stops reach the card in the trap if nothing is pending before them
 // and no deferred invalidate must be flushed.

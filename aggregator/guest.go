@@ -34,7 +34,7 @@ type Guest struct {
 
 	mu       sync.Mutex // guards what follows
 	channels *fifo.FIFO
-	state    State
+	state    GuestState
 	work     work
 	wake     *sync.Cond // state or work changed
 

@@ -24,8 +24,8 @@ type Requests struct {
 	Policy       *shadowpt.Policy // change how shadows are maintained
 }
 
-// State is what the facade knows of a guest besides its rooms. Guest.mu guards it.
-type State struct {
+// GuestState is what the facade knows of a guest besides its rooms. Guest.mu guards it.
+type GuestState struct {
 	Pending     Requests      // collected for the next round
 	Quarantined string        // the reason; "" if the guest is not
 	Errors      shadow.Bucket // at which the card stopped channels
