@@ -9,8 +9,8 @@
 //
 // # Goroutines and locks
 //
-// The package has no goroutines. [Shadows.mu] guards the [State], and is a leaf. Methods that say so belong to the guest's worker, which alone uses
-// the shadows; any goroutine may call the others.
+// The package has no goroutines. [Shadows.mu] guards the [ShadowsState], and is a leaf. Methods that
+// say so belong to the guest's worker, which alone uses the shadows; any goroutine may call the others.
 package shadow
 
 import (
@@ -48,7 +48,7 @@ type Shadows struct {
 	stats *Stats
 
 	mu    sync.Mutex // guards state
-	state State
+	state ShadowsState
 
 	tracker *shadowpt.Tracker
 
@@ -61,8 +61,8 @@ type Shadows struct {
 	retired   []*Space
 }
 
-// State is what Shadows know besides the tables, which are built again from the guest's.
-type State struct {
+// ShadowsState is what Shadows know besides the tables, which are built again from the guest's.
+type ShadowsState struct {
 	Policy   shadowpt.Policy
 	Deferred Dirs // must be flushed before a channel of their spaces runs
 	Remapped Span // of the memory map, since the last update
@@ -81,7 +81,8 @@ func (s Span) empty() bool { return s.From == s.To }
 func New(cfg Config, guest Guest, card Card, stats *Stats) *Shadows {
 	sh := &Shadows{
 		cfg: cfg, card: card, stats: stats, spaces: make(map[Key]*Space), work: shadowpt.NewWork(0),
-		meter: meter{guest: guest, card: card}, following: cfg.Policy.Scan == shadowpt.ScanIncremental, state: State{Policy: cfg.Policy},
+		meter: meter{guest: guest, card: card}, following: cfg.Policy.Scan == shadowpt.ScanIncremental,
+		state: ShadowsState{Policy: cfg.Policy},
 	}
 	sh.tracker = shadowpt.NewTracker(&sh.meter, &sh.meter, sh.work, cfg.VRAM, 2*cfg.Tables)
 	return sh
