@@ -178,6 +178,8 @@ func TestLimitsHold(t *testing.T) {
 			_, err := s.Close()
 			require.ErrorContains(t, err, "still where the last client had them mapped")
 			require.Error(t, s.Free())
+			s.Block(BAR3, true, shadowpt.Space{})
+			require.Zero(t, s.stats.Scans.Load(), "nothing moves into windows that are being closed")
 		}
 		c.refuse = false
 		closed(t, s)

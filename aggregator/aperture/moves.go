@@ -15,8 +15,8 @@ import (
 //  2. place: a page goes to the slot that should back it, see [Mapper.wanted].
 //  3. addAliases: the other slots that show a page become aliases.
 //
-// Between the first two the slots that lost their page are cleared. A pass that needs a slot whose
-// page is in a later batch puts its own page back into the queue. What the limits or the card
+// In the end the slots that lost their page and got no other are cleared. A pass that needs a slot
+// whose page is in a later batch puts its own page back into the queue. What the limits or the card
 // refuse stays where it is, and is counted.
 
 // moveQueued moves the first n queued pages. The others stay queued (see Pending). Mapper.mu is held.
@@ -32,10 +32,8 @@ func (s *Mapper) moveQueued(n int) {
 		p.Queued = false
 		s.setDirect(p, true)
 	}
-	s.clear()
 	s.owner.Quiesce(func() {
 		s.evict(batch)
-		s.clear()
 		s.place(batch)
 	})
 	for _, p := range batch {
