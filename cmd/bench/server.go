@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,20 +12,17 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/umbra-gpu/umbra/cmd/parts"
 	"github.com/umbra-gpu/umbra/cmd/serve"
 	"github.com/umbra-gpu/umbra/vfiouser"
 )
 
-// server serves one set-up. It owns a card, the servers of its GPUs, with a goroutine each, and the
-// folder of their sockets. close ends all of them.
+// server serves one set-up. It owns a card with the servers of its GPUs, and the folder of their
+// sockets. close ends all of them.
 type server struct {
 	setup     *setup
 	endpoints []*endpoint
 
-	running *parts.Running
-	served  chan struct{} // closed when a whole card is no longer served
-	cancel  context.CancelFunc
+	running *serve.Server
 	dir     string
 }
 
@@ -92,7 +88,7 @@ func open(setup *setup, size shape) (_ *server, err error) {
 	if err != nil {
 		return nil, err
 	}
-	plan, err := parts.NewPlan(options, setup.whole, slog.New(slog.DiscardHandler))
+	plan, err := serve.NewPlan(options, setup.whole, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil, err
 	}
@@ -103,28 +99,11 @@ func open(setup *setup, size shape) (_ *server, err error) {
 		timers = append(timers, t)
 		return made(t, o)
 	}
-	var listeners []*net.UnixListener
-	for i := range max(len(plan.GPUs), 1) {
-		l, err := vfiouser.Listen(socket(i))
-		if err != nil {
-			return nil, err
-		}
-		listeners = append(listeners, l)
-	}
-	if s.running, err = plan.Start(listeners); err != nil {
+	if s.running, err = plan.Start(nil); err != nil {
 		return nil, err
 	}
 	for i, e := range s.running.Endpoints() {
 		s.endpoints = append(s.endpoints, &endpoint{e, socket(i), setup.mapped(), timers[i]})
-	}
-	if setup.whole {
-		var ctx context.Context
-		ctx, s.cancel = context.WithCancel(context.Background())
-		s.served = make(chan struct{})
-		go func() {
-			defer close(s.served)
-			_ = serve.Listen(ctx, s.running.Whole.Server, listeners[0]) // an error ends the clients, which report it
-		}()
 	}
 	return s, nil
 }
@@ -138,10 +117,6 @@ func (s *server) waitFree(ctx context.Context) {
 
 // close ends the set-up and disconnects its guests.
 func (s *server) close() (err error) {
-	if s.cancel != nil {
-		s.cancel()
-		<-s.served
-	}
 	if s.running != nil {
 		err = s.running.Close()
 	}

@@ -8,24 +8,6 @@ import (
 	"github.com/umbra-gpu/umbra/cmd/api"
 )
 
-// Schedule is how the card's time is shared, and the counts of events that should
-// not happen; nil without a scheduler.
-func (s *Shared) Schedule() (*sched.Config, map[string]uint64) {
-	c, ok := s.agg.Schedule()
-	if !ok {
-		return nil, nil
-	}
-	n := s.agg.ScheduleCounts()
-	return &c, map[string]uint64{
-		"bad_events": n.BadEvents, "bad_times": n.BadTimes, "refused": n.Refused, "storms": n.Storms,
-		"runaways": n.Runaways, "stuck": n.Stuck, "spoilt": n.Spoilt,
-	}
-}
-
-// SetSchedule changes how the card's time is shared. Without a scheduler it fails
-// with gate.ErrNoScheduler.
-func (s *Shared) SetSchedule(c sched.Config) error { return s.agg.SetSchedule(c) }
-
 // ledgerKinds are the levels of the scheduler's tree, from the card down.
 var ledgerKinds = [...]string{"card", "guest", "group", "channel"}
 

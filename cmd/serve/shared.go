@@ -1,11 +1,9 @@
 package serve
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"slices"
 	"sync"
 
@@ -48,8 +46,8 @@ type Shared struct {
 type GPUConfig struct {
 	Share   aggregator.GuestConfig // with its name
 	Device  devmodel.Config
-	Socket  string     // for reports; Add takes a listener
-	Options config.GPU // that describe it, for Control
+	Socket  string     // where it is served; "" of an inherited connection
+	Options config.GPU // that describe it, for Server
 }
 
 // NewShared brings card c into service for virtual GPUs, each served by a
@@ -81,41 +79,30 @@ func ShareGPU(gpu card.GPU, by Make, opts vfiouser.Options, limits aggregator.Op
 	return s, nil
 }
 
-// Add makes a virtual GPU and serves it on l. It closes l if it fails.
-func (s *Shared) Add(cfg GPUConfig, l *net.UnixListener) (*Endpoint, error) {
+// Add makes a virtual GPU and serves it at its socket.
+func (s *Shared) Add(cfg GPUConfig) (*Endpoint, error) {
 	s.adding.Lock()
 	defer s.adding.Unlock()
 	if s.Find(cfg.Share.Name) != nil {
-		vfiouser.CloseListener(l)
 		return nil, fmt.Errorf("GPU %s exists already", cfg.Share.Name)
 	}
 	v, err := NewVirtual(s.agg, cfg.Share, cfg.Device)
 	if err != nil {
-		vfiouser.CloseListener(l)
 		return nil, err
 	}
 	e, err := NewEndpoint(cfg.Share.Name, v.Device, s.by, s.opts)
 	if err != nil {
-		vfiouser.CloseListener(l)
 		return nil, errors.Join(err, v.Close())
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	e.Virtual, e.Config, e.cancel, e.served = v, cfg, cancel, make(chan struct{})
+	e.Virtual, e.Config = v, cfg
 	e.options.Store(&cfg.Options)
 	if c, ok := s.card.(interface{ Stats() *soft.Stats }); ok {
 		e.account = openAccount(c, v.Guest.Owner())
 	}
 	e.end = sync.OnceValues(func() (api.GPUReport, error) { return s.end(e) })
-	go func() {
-		defer close(e.served)
-		addProcessors(1)
-		defer addProcessors(-1)
-		err := Listen(ctx, e.Server, l)
-		e.stuck = errors.Is(err, vfiouser.ErrStuck)
-		if !errors.Is(err, context.Canceled) {
-			s.log.Error("GPU is no longer served", "gpu", e.Name, "error", err)
-		}
-	}()
+	if err := e.serve(nil); err != nil {
+		return nil, errors.Join(err, e.Server.Close(), v.Close())
+	}
 	s.mu.Lock()
 	s.list = append(s.list, e)
 	s.mu.Unlock()
@@ -160,9 +147,7 @@ func (s *Shared) Remove(name string, force bool) (api.GPUReport, error) {
 // end stops serving. It reads the counters once the client is detached, and before
 // it gives the share back that has them.
 func (s *Shared) end(e *Endpoint) (api.GPUReport, error) {
-	e.cancel()
-	<-e.served
-	if e.stuck {
+	if e.stop() {
 		go func() {
 			for errors.Is(e.Server.Close(), vfiouser.ErrStuck) {
 			}

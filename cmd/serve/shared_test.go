@@ -92,10 +92,12 @@ func TestRegisters(t *testing.T) {
 // stuck is a transport whose client's thread does not end before free is closed.
 type stuck struct {
 	vfiouser.Transport
-	free chan struct{}
+	listening func()
+	free      chan struct{}
 }
 
 func (s stuck) ListenAndServe(ctx context.Context, _ string) error {
+	s.listening()
 	<-ctx.Done()
 	return errors.Join(ctx.Err(), vfiouser.ErrStuck)
 }
@@ -115,7 +117,7 @@ func TestStuckClientDelaysNobody(t *testing.T) {
 	free := make(chan struct{})
 	by := func(d vfiouser.Device, o vfiouser.Options) (vfiouser.Transport, error) {
 		native, err := Native(d, o)
-		return stuck{native, free}, err
+		return stuck{native, o.Listening, free}, err
 	}
 	s := share(t, newCard(t), by, vfiouser.Options{}, aggregator.Options{})
 	s.add(aggregator.GuestConfig{Name: "a", VRAM: testedVRAM})

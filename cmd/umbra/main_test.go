@@ -149,7 +149,7 @@ func listen(ts *testscript.TestScript, neg bool, args []string) {
 // kill knows only SIGINT and SIGKILL.
 func sendSignal(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) != 2 {
-		ts.Fatalf("usage: signal TERM|USR1 file")
+		ts.Fatalf("usage: signal TERM|USR1|HUP file")
 	}
 	var serving struct {
 		PID int `json:"pid"`
@@ -159,7 +159,7 @@ func sendSignal(ts *testscript.TestScript, neg bool, args []string) {
 	if serving.PID <= 1 {
 		ts.Fatalf("no process id in %s", args[1])
 	}
-	ts.Check(syscall.Kill(serving.PID, map[string]syscall.Signal{"TERM": syscall.SIGTERM, "USR1": syscall.SIGUSR1}[args[0]]))
+	ts.Check(syscall.Kill(serving.PID, map[string]syscall.Signal{"TERM": syscall.SIGTERM, "USR1": syscall.SIGUSR1, "HUP": syscall.SIGHUP}[args[0]]))
 }
 
 // patch changes one byte of a file.
@@ -208,42 +208,6 @@ func controlled(t *testing.T, path string, gpus int) *api.Client {
 		return err == nil && len(s.GPUs) == gpus
 	}, patience, time.Millisecond)
 	return k
-}
-
-// TestTwoServersInOneProcess: two servers share no state, and one goes on when the
-// other ends.
-func TestTwoServersInOneProcess(t *testing.T) {
-	defer goleak.VerifyNone(t)
-	dir := t.TempDir()
-	run := func(name, vram string) *here {
-		h := serveHere(t, "--socket", filepath.Join(dir, name), "--vram", vram)
-		require.Eventually(t, func() bool {
-			c, err := net.Dial("unix", filepath.Join(dir, name))
-			if err == nil {
-				c.Close()
-			}
-			return err == nil
-		}, patience, time.Millisecond)
-		return h
-	}
-	vram := func(name string) uint32 {
-		c, err := client.Dial(filepath.Join(dir, name), nil)
-		require.NoError(t, err)
-		defer c.Close()
-		mib, err := c.Read32(vfiouser.RegionBAR0, 0x11020c) // VRAM of one partition
-		require.NoError(t, err)
-		return mib
-	}
-	a, b := run("a", "384MiB"), run("b", "768MiB")
-	require.Equal(t, 2*vram("a"), vram("b"))
-	attached, err := client.Dial(filepath.Join(dir, "a"), nil)
-	require.NoError(t, err)
-	defer attached.Close()
-	a.end() // which an attached client does not delay
-	require.Contains(t, a.out.String(), "2 clients.\n")
-	require.NotZero(t, vram("b"))
-	b.end()
-	require.Contains(t, b.out.String(), "2 clients.")
 }
 
 // TestThreeGuests: three virtual GPUs from a file, with a guest each. Registers,

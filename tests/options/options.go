@@ -15,7 +15,6 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/sched"
 	"github.com/umbra-gpu/umbra/cmd/config"
-	"github.com/umbra-gpu/umbra/cmd/parts"
 	"github.com/umbra-gpu/umbra/cmd/serve"
 )
 
@@ -150,7 +149,7 @@ func (c Combination) Limits() (aggregator.Options, error) {
 	if err != nil {
 		return aggregator.Options{}, err
 	}
-	return parts.Limits(l)
+	return serve.LimitsOf(l)
 }
 
 // GPU returns such a GPU with vram bytes, and the rest in proportion.
@@ -159,7 +158,7 @@ func (c Combination) GPU(name string, vram uint64) (serve.GPUConfig, error) {
 	if err != nil {
 		return serve.GPUConfig{}, err
 	}
-	g, err := parts.GPU(&l.GPUs[0])
+	g, err := serve.GPUOf(&l.GPUs[0])
 	s := &g.Share
 	s.VRAM, s.Tables, s.Channels, s.Guaranteed = vram, 0, 0, 0
 	return g, err

@@ -111,11 +111,7 @@ func (s *Shared) AddGPU(share aggregator.GuestConfig) error {
 // Add makes one more virtual GPU. Its socket is found for it.
 func (s *Shared) Add(cfg serve.GPUConfig) (*Endpoint, error) {
 	cfg.Socket = filepath.Join(s.dir, cfg.Share.Name+".sock")
-	l, err := vfiouser.Listen(cfg.Socket)
-	if err != nil {
-		return nil, err
-	}
-	v, err := s.shared.Add(cfg, l)
+	v, err := s.shared.Add(cfg)
 	if err != nil {
 		return nil, err
 	}

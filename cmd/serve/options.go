@@ -1,9 +1,4 @@
-// Package parts makes what options describe: the configuration of a card, of a
-// virtual GPU, of a server. Everything that can be found wrong with the options
-// is found here, before anything starts, and is reported as a [config.Error].
-//
-// The package has no state, locks or goroutines.
-package parts
+package serve
 
 import (
 	"log/slog"
@@ -12,7 +7,6 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/cmd/config"
-	"github.com/umbra-gpu/umbra/cmd/serve"
 	"github.com/umbra-gpu/umbra/devmodel"
 	"github.com/umbra-gpu/umbra/firmware"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
@@ -57,8 +51,8 @@ func newBoard(f *config.Face, vram config.Size, where func(key string) string) (
 	return out, nil
 }
 
-// card is the card that the options describe.
-func card(c *config.Config) (soft.Config, error) {
+// cardOf is the card that the options describe.
+func cardOf(c *config.Config) (soft.Config, error) {
 	o := &c.Card
 	b, err := newBoard(&o.Face, o.VRAM, func(key string) string { return c.Where("card." + key) })
 	return soft.Config{
@@ -66,14 +60,14 @@ func card(c *config.Config) (soft.Config, error) {
 	}, err
 }
 
-// GPU is the virtual GPU that the options describe.
-func GPU(g *config.GPU) (serve.GPUConfig, error) {
+// GPUOf is the virtual GPU that the options describe.
+func GPUOf(g *config.GPU) (GPUConfig, error) {
 	shadow, err := g.Shadow.Policy()
 	if err != nil {
-		return serve.GPUConfig{}, err
+		return GPUConfig{}, err
 	}
 	b, err := newBoard(&g.Face, g.VRAM, g.Where)
-	return serve.GPUConfig{
+	return GPUConfig{
 		Share: aggregator.GuestConfig{
 			Name: g.Name, VRAM: uint64(g.VRAM), Channels: g.Channels, Guaranteed: g.Guaranteed, Tables: uint64(g.Tables), Shadow: shadow,
 			Map: g.BARMap, Share: g.CardTime.Node(), Group: g.CardTime.Grouping(),
@@ -86,9 +80,9 @@ func GPU(g *config.GPU) (serve.GPUConfig, error) {
 // errorBurst is how many seconds' worth of errors a guest may cause at once.
 const errorBurst = 8
 
-// Limits are the limits of the aggregator that the options describe, and how it
+// LimitsOf are the limits of the aggregator that the options describe, and how it
 // shares the card's time.
-func Limits(c *config.Config) (aggregator.Options, error) {
+func LimitsOf(c *config.Config) (aggregator.Options, error) {
 	o := &c.Limits
 	now := c.Schedule()
 	schedule, err := now.Config()
@@ -99,26 +93,26 @@ func Limits(c *config.Config) (aggregator.Options, error) {
 	}, err
 }
 
-// server plans the server that the options describe: how it is made, and what a client does not get
-// from it.
-func (p *Plan) server(c *config.Config, log *slog.Logger) (err error) {
+// planTransport plans the transport that the options describe, and its limits.
+func (p *Plan) planTransport(log *slog.Logger) (err error) {
+	c := p.config
 	o := &c.Server
 	p.options = vfiouser.Options{NoWriteMulti: !o.WriteMulti, AnyDMAFile: o.DMAAnyFile, Log: log}
-	if o.Transport == serve.TransportNative { // the library maps by itself
+	if o.Transport == TransportNative { // the library maps by itself
 		p.options.MaxDMARegions = o.MaxDMARegions
-		mappings, err := c.ClientPart(config.ClientMappings, uint64(soft.MaxMappings()), p.alone)
+		mappings, err := c.ClientPart(config.ClientMappings, uint64(soft.MaxMappings()), p.whole)
 		if err != nil {
 			return err
 		}
 		p.options.MaxDMAMappings = int(mappings)
-		if p.options.MaxDMAMemory, err = c.ClientPart(config.ClientMemory, addresses(), p.alone); err != nil {
+		if p.options.MaxDMAMemory, err = c.ClientPart(config.ClientMemory, addressSpace(), p.whole); err != nil {
 			return err
 		}
-		if p.options.MaxDMAAlloc, err = clientAlloc(c, p.alone, log); err != nil {
+		if p.options.MaxDMAAlloc, err = clientAlloc(c, p.whole, log); err != nil {
 			return err
 		}
 	}
-	if p.Make, p.Lacks, err = serve.TransportNamed(o.Transport); err != nil {
+	if p.Make, p.Lacks, err = TransportNamed(o.Transport); err != nil {
 		return &config.Error{Where: c.Where("server.transport"), Value: o.Transport, Reason: err.Error()}
 	}
 	return nil

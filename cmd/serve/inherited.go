@@ -1,4 +1,4 @@
-package main
+package serve
 
 import (
 	"context"
@@ -10,30 +10,18 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/umbra-gpu/umbra/cmd/config"
-	"github.com/umbra-gpu/umbra/cmd/serve"
 	"github.com/umbra-gpu/umbra/vfiouser"
 )
 
-// socket is where clients connect, or the connection of one client.
-type socket struct {
-	path     string // absolute; "" of a connection
-	listener *net.UnixListener
+// Inherited is a socket that the parent process opened: one that listens, or the connection of
+// one client.
+type Inherited struct {
+	listener *net.UnixListener // nil of a connection
 	conn     *net.UnixConn
 }
 
-func (c *serveCmd) listen(path string) (*socket, error) {
-	if c.FD != noFD {
-		return inherited(c.FD)
-	}
-	listener, err := vfiouser.Listen(path)
-	if err != nil {
-		return nil, err
-	}
-	return &socket{path: path, listener: listener}, nil
-}
-
-// inherited takes over a descriptor that the parent process opened.
-func inherited(fd int) (*socket, error) {
+// Inherit takes over a descriptor.
+func Inherit(fd int) (*Inherited, error) {
 	bad := func(reason string) error {
 		return &config.Error{Where: "--fd", Value: fmt.Sprint(fd), Reason: reason}
 	}
@@ -52,8 +40,7 @@ func inherited(fd int) (*socket, error) {
 			return nil, bad(err.Error())
 		}
 		if u, ok := l.(*net.UnixListener); ok {
-			path, err := filepath.Abs(u.Addr().String())
-			return &socket{path: path, listener: u}, err
+			return &Inherited{listener: u}, nil
 		}
 		l.Close()
 		return nil, bad("a listening socket, but not a UNIX one")
@@ -63,25 +50,24 @@ func inherited(fd int) (*socket, error) {
 		return nil, bad(err.Error())
 	}
 	if u, ok := conn.(*net.UnixConn); ok {
-		return &socket{conn: u}, nil
+		return &Inherited{conn: u}, nil
 	}
 	conn.Close()
 	return nil, bad("a connected socket, but not a UNIX one")
 }
 
-func (e *socket) serve(ctx context.Context, s vfiouser.Transport) error {
-	if e.conn != nil {
-		return serve.ServeConn(ctx, s, e.conn)
+// path is where a listening socket is, absolute; "" of a connection.
+func (i *Inherited) path() (string, error) {
+	if i.listener == nil {
+		return "", nil
 	}
-	return serve.Listen(ctx, s, e.listener)
+	return filepath.Abs(i.listener.Addr().String())
 }
 
-// close closes a socket that serve does not close.
-func (e *socket) close() {
-	if e.listener != nil {
-		vfiouser.CloseListener(e.listener)
+// serve serves the clients of the socket, and closes it.
+func (i *Inherited) serve(ctx context.Context, s *vfiouser.Server) error {
+	if i.conn != nil {
+		return s.ServeConn(ctx, i.conn)
 	}
-	if e.conn != nil {
-		vfiouser.CloseConn(e.conn)
-	}
+	return s.Serve(ctx, i.listener)
 }
