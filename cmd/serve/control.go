@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/umbra-gpu/umbra/aggregator/sched"
 	"github.com/umbra-gpu/umbra/cmd/api"
 	"github.com/umbra-gpu/umbra/cmd/config"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
@@ -22,12 +23,12 @@ func (s *Server) setup() string {
 	return api.SetupVirtual
 }
 
-// cardTimes returns the accounts of virtual GPUs by name, if there is a scheduler.
-func (s *Server) cardTimes() map[string]*api.LedgerNode {
+// ledger is the account of the card's time; empty without a scheduler.
+func (s *Server) ledger() []sched.Entry {
 	if s.Shared == nil {
 		return nil
 	}
-	return s.Shared.CardTimes()
+	return s.Shared.agg.Ledger()
 }
 
 // Schedule returns how the card's time is shared now.
@@ -45,10 +46,10 @@ func (s *Server) Status() (api.Status, error) {
 		Version: s.Version, PID: os.Getpid(), Uptime: time.Since(s.began), Setup: s.setup(), GPUs: []api.GPU{},
 		Card: api.Card{Kind: s.Config.Card.Kind, VRAM: uint64(s.Config.Card.VRAM), Interrupts: card.Interrupts, Faults: card.Faults, Bytes: card.Bytes()},
 	}
-	times := s.cardTimes()
+	ledger := s.ledger()
 	used, channels := config.Size(0), 0
 	for _, e := range s.Endpoints() {
-		out.GPUs = append(out.GPUs, s.complete(e.Status(), e, times))
+		out.GPUs = append(out.GPUs, s.status(e, ledger))
 		used += config.Size(e.Config.Share.VRAM + e.Config.Share.Tables)
 		channels += e.Config.Share.Guaranteed
 	}
@@ -56,28 +57,29 @@ func (s *Server) Status() (api.Status, error) {
 		return out, nil
 	}
 	if s.scheduled {
-		out.Card.Policy, out.Card.Ledger = s.Schedule().Policy, s.Shared.Ledger()
+		out.Card.Policy, out.Card.Ledger = s.Schedule().Policy, treeOf(ledger)
 	}
 	left, room := s.Config.Room(used)
 	out.Card.VRAMFree, out.Card.VRAMRoom, out.Card.ChannelsFree = uint64(left), uint64(room), gf100.Channels-channels
 	return out, nil
 }
 
-// complete adds to a GPU what its endpoint does not know.
-func (s *Server) complete(g api.GPU, e *Endpoint, times map[string]*api.LedgerNode) api.GPU {
-	if e.Virtual == nil {
-		// The guest is the card's only one, so its counts are the card's.
-		card := ReportCard(s.Card)
-		g.VRAM, g.Bytes = uint64(s.Config.Card.VRAM), card.Bytes()
-		f := &card.Faults
-		g.Counts["program_faults"] = s.Card.Stats().ProgramFaults.Load()
-		g.Counts["mmu_faults"], g.Counts["pbdma_errors"], g.Counts["engine_errors"], g.Counts["window_faults"] = f.MMU, f.PBDMA, f.Engine, f.BAR
+// status is the status of a GPU, with what its endpoint does not know.
+func (s *Server) status(e *Endpoint, ledger []sched.Entry) api.GPU {
+	g := e.Status()
+	if e.Virtual != nil {
+		g.CardTime = cardTime(ledger, e.Name)
+		if s.scheduled {
+			g.Share = e.share()
+		}
 		return g
 	}
-	g.CardTime = times[g.Name]
-	if s.scheduled {
-		g.Share = e.share()
-	}
+	// The guest is the card's only one, so its counts are the card's.
+	card := ReportCard(s.Card)
+	g.VRAM, g.Bytes = uint64(s.Config.Card.VRAM), card.Bytes()
+	f := &card.Faults
+	g.Counts["program_faults"] = s.Card.Stats().ProgramFaults.Load()
+	g.Counts["mmu_faults"], g.Counts["pbdma_errors"], g.Counts["engine_errors"], g.Counts["window_faults"] = f.MMU, f.PBDMA, f.Engine, f.BAR
 	return g
 }
 
@@ -88,17 +90,14 @@ func (e *Endpoint) share() *api.Share {
 
 // Report implements api.Backend.
 func (s *Server) Report() (api.Report, error) {
-	r := api.Report{Event: "report", Uptime: time.Since(s.began), Setup: s.setup(), Card: ReportCard(s.Card), GPUs: []api.GPUReport{}}
-	if s.Shared != nil {
-		r.Ledger = s.Shared.Ledger()
-	}
-	times := s.cardTimes()
+	ledger := s.ledger()
+	r := api.Report{Event: "report", Uptime: time.Since(s.began), Setup: s.setup(), Card: ReportCard(s.Card), GPUs: []api.GPUReport{}, Ledger: treeOf(ledger)}
 	for _, e := range s.Endpoints() {
 		g, err := e.Report()
 		if err != nil {
 			return r, err
 		}
-		g.GPU = s.complete(g.GPU, e, times)
+		g.GPU = s.status(e, ledger)
 		r.GPUs = append(r.GPUs, g)
 	}
 	return r, nil
@@ -194,7 +193,7 @@ func (s *Server) Add(a api.AddRequest) (out api.GPU, err error) {
 		return out, refused(err)
 	}
 	s.log.Info("GPU added", "gpu", g.Name, "vram", g.VRAM, "channels", cfg.Options.Channels, "socket", cfg.Socket)
-	return s.complete(e.Status(), e, s.cardTimes()), nil
+	return s.status(e, s.ledger()), nil
 }
 
 // Set implements api.Backend.
@@ -224,7 +223,7 @@ func (s *Server) Set(name string, r api.SetRequest) (out api.GPU, err error) {
 		return out, refused(err)
 	}
 	e.options.Store(&g)
-	out = s.complete(e.Status(), e, s.cardTimes())
+	out = s.status(e, s.ledger())
 	out.Changes = s.changes("GPU", config.Settings(was), config.Settings(&g), "gpu", name, "options", r.Options)
 	return out, nil
 }
@@ -254,7 +253,7 @@ func (s *Server) Show(name string) (api.GPUReport, error) {
 	if err != nil {
 		return out, err
 	}
-	out.GPU = s.complete(out.GPU, e, s.cardTimes())
+	out.GPU = s.status(e, s.ledger())
 	switch {
 	case s.Shared == nil:
 		out.Settings = slices.DeleteFunc(config.Settings(s.Config), func(o api.Setting) bool { return o.Live })
@@ -296,7 +295,7 @@ func (s *Server) Scheduler() (out api.Scheduler, err error) {
 		return out, err
 	}
 	now := s.Schedule()
-	out = api.Scheduler{Policy: now.Policy, Settings: now.Settings(), Counts: s.Shared.agg.ScheduleCounts(), Ledger: s.Shared.Ledger(), Shares: []api.Share{}}
+	out = api.Scheduler{Policy: now.Policy, Settings: now.Settings(), Counts: s.Shared.agg.ScheduleCounts(), Ledger: treeOf(s.ledger()), Shares: []api.Share{}}
 	for _, e := range s.Endpoints() {
 		out.Shares = append(out.Shares, *e.share())
 	}

@@ -13,8 +13,8 @@
 //
 // # Goroutines
 //
-// One for each Endpoint that is served; one for each EventLogger until Close: a Shared has one, and
-// so has a Server with a whole card; one for the control socket while Server.Run runs.
+// One for each Endpoint that is served; one that logs events for each Shared, and each Server with a
+// whole card, until Close; one for the control socket while Server.Run runs.
 //
 // # Locks, in the order in which they are taken
 //
@@ -24,8 +24,7 @@
 //  2. Shared.mu: the list of GPUs. Never held while waiting.
 //  3. Endpoint.logMu: counts that the log has; held while the log is written.
 //  4. Device.mu: whether a client is attached, or may be. Held briefly.
-//  5. Virtual.mu: why clients are refused. Held briefly.
-//  6. The state of a device's interrupt: taken last, never held while waiting.
+//  5. The state of a device's interrupt: taken last, never held while waiting.
 package serve
 
 import (

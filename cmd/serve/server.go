@@ -26,7 +26,7 @@ type Server struct {
 	began     time.Time
 	scheduled bool
 	log       *slog.Logger
-	events    *EventLogger // of Whole
+	stopLog   func() // of Whole
 
 	mu       sync.Mutex                      // one Add, or change of the scheduler, at a time; never held while a client is waited for, until the end
 	schedule atomic.Pointer[config.Schedule] // in force, if it was changed
@@ -46,7 +46,7 @@ func (s *Server) serveWhole(p *Plan, from *Inherited) (err error) {
 			return err
 		}
 	}
-	s.events = NewEventLogger(s.log, s.Endpoints)
+	s.stopLog = logEvents(s.log, s.Endpoints)
 	return s.Whole.serve(from)
 }
 
@@ -98,11 +98,11 @@ func (s *Server) Close() (err error) {
 	if s.Shared != nil {
 		err = s.Shared.Close()
 	}
-	if s.events != nil {
+	if s.stopLog != nil {
 		if err = vfiouser.ErrStuck; !s.Whole.stop() {
 			err = s.Whole.Server.Close()
 		}
-		s.events.Close()
+		s.stopLog()
 	}
 	if s.Card == nil || errors.Is(err, vfiouser.ErrStuck) {
 		return err

@@ -39,7 +39,7 @@ type Shared struct {
 	mu   sync.Mutex // guards list
 	list []*Endpoint
 
-	events *EventLogger
+	stopLog func()
 }
 
 // GPUConfig describes a virtual GPU.
@@ -75,7 +75,7 @@ func ShareGPU(gpu card.GPU, by Make, opts vfiouser.Options, limits aggregator.Op
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
 	s := &Shared{agg: agg, by: by, opts: opts, log: opts.Log}
-	s.events = NewEventLogger(s.log, s.GPUs)
+	s.stopLog = logEvents(s.log, s.GPUs)
 	return s, nil
 }
 
@@ -164,7 +164,7 @@ func (s *Shared) end(e *Endpoint) (api.GPUReport, error) {
 func (s *Shared) release(e *Endpoint) (api.GPUReport, error) {
 	e.logEvents(s.log)
 	r, err := e.Report()
-	r.CardTime = s.CardTimes()[e.Name]
+	r.CardTime = cardTime(s.agg.Ledger(), e.Name)
 	err = errors.Join(err, e.Virtual.Close())
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -177,7 +177,7 @@ func (s *Shared) release(e *Endpoint) (api.GPUReport, error) {
 func (s *Shared) Close() error {
 	s.adding.Lock()
 	defer s.adding.Unlock()
-	s.events.Close()
+	s.stopLog()
 	list := s.GPUs()
 	var errs []error
 	for _, e := range list {

@@ -12,9 +12,7 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
-	"github.com/umbra-gpu/umbra/cmd/api"
 	"github.com/umbra-gpu/umbra/cmd/config"
-	"github.com/umbra-gpu/umbra/mmio"
 	"github.com/umbra-gpu/umbra/vfiouser"
 )
 
@@ -66,27 +64,6 @@ func TestConfigurationThatFitsFits(t *testing.T) {
 	require.Equal(t, free, s.agg.Free())
 	_, err = s.Remove("g0", false)
 	require.ErrorIs(t, err, ErrNoGPU)
-}
-
-// TestRegisters: every row once, in order, with its properties.
-func TestRegisters(t *testing.T) {
-	table, err := Registers()
-	require.NoError(t, err)
-	seen := make(map[string]api.Register)
-	last := uint32(0)
-	for _, r := range table.Rows {
-		require.NotContains(t, seen, r.Register)
-		require.GreaterOrEqual(t, r.Offset, last)
-		last = r.Offset
-		seen[r.Register] = r
-	}
-	require.Equal(t, api.Register{
-		Block: "PFIFO", Register: "NV_PFIFO_RUNLIST", Offset: 0x2274, Instances: 1, Access: "RW",
-		Policy: mmio.Translate.String(), Effect: "commits the runlist at 002270",
-	}, seen["NV_PFIFO_RUNLIST"])
-	require.Equal(t, "window", seen["PRAMIN"].Access)
-	require.Equal(t, uint32(1<<20), seen["PRAMIN"].Size)
-	require.Equal(t, 128, seen["NV_PCCSR_CHANNEL"].Instances)
 }
 
 // stuck is a transport whose client's thread does not end before free is closed.
