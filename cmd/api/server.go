@@ -37,11 +37,10 @@ func Listen(path string) (net.Listener, error) {
 		}
 		return failed
 	}}
-	l, err := private.Listen(context.Background(), "unix", path)
-	if errors.Is(err, unix.EADDRINUSE) {
-		if err = vfiouser.ClearPath(path); err == nil {
-			l, err = private.Listen(context.Background(), "unix", path)
-		}
+	var l net.Listener
+	err := vfiouser.ClearPath(path)
+	if err == nil {
+		l, err = private.Listen(context.Background(), "unix", path)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("control socket %s: %w", path, err)

@@ -69,7 +69,7 @@ func TestAccounts(t *testing.T) {
 
 	require.Eventually(t, func() bool { return !a.Device.HasClient() }, patience, time.Millisecond)
 	owner := a.Virtual.Guest.Owner()
-	_, err := s.Remove("a", false)
+	err := s.remove("a", false)
 	require.NoError(t, err)
 	next := add("next")
 	require.Equal(t, owner, next.Virtual.Guest.Owner())

@@ -271,12 +271,11 @@ func (s *Server) Remove(name string, force bool) (r api.GPUReport, err error) {
 	if err := s.needShared(); err != nil {
 		return r, err
 	}
-	if _, err := s.find(name); err != nil {
+	e, err := s.find(name)
+	if err != nil {
 		return r, err
 	}
-	switch r, err = s.Shared.Remove(name, force); {
-	case errors.Is(err, ErrNoGPU): // somebody else removed it
-		_, err = s.find(name)
+	switch r, err = e.Remove(force); {
 	case errors.Is(err, ErrAttached):
 		err = api.Conflict("GPU %s: a client is attached; end it, or disconnect it with --force", name)
 	case errors.Is(err, vfiouser.ErrStuck):

@@ -21,8 +21,8 @@ type Endpoint struct {
 	Virtual *Virtual // nil in pass-through
 	Config  GPUConfig
 
-	account *account // nil in pass-through, or if the card keeps none
-	end     func() (api.GPUReport, error)
+	work func() []api.WorkCount // nothing in pass-through, or if the card does not count it
+	end  func() (api.GPUReport, error)
 
 	listening chan struct{} // closed when clients can attach
 	cancel    func()        // stops serving
@@ -43,6 +43,7 @@ func NewEndpoint(name string, d *Device, by Make, opts vfiouser.Options) (*Endpo
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
 	e := &Endpoint{Name: name, Device: d, logged: make(map[string]uint64), listening: make(chan struct{})}
+	e.work = func() []api.WorkCount { return nil }
 	opts.Log = opts.Log.With("gpu", name)
 	opts.Listening = func() { close(e.listening) }
 	d.log = opts.Log

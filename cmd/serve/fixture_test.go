@@ -56,6 +56,11 @@ func (s *sharedCard) add(share aggregator.GuestConfig) *Endpoint {
 	return e
 }
 
+func (s *sharedCard) remove(name string, force bool) error {
+	_, err := s.Find(name).Remove(force)
+	return err
+}
+
 // leave disconnects and waits until the server has noticed.
 func leave(t *testing.T, e *Endpoint, h *client.Client) {
 	require.NoError(t, h.Close())

@@ -13,50 +13,35 @@ import (
 	"github.com/umbra-gpu/umbra/vfiouser"
 )
 
-// board is what a guest sees of its GPU.
-type board struct {
-	rom         []byte
-	pci         gf100.ConfigOptions
-	tpcs        []int
-	temperature func() int
-}
-
-// newBoard makes a board of options that a user wrote as where says.
-func newBoard(f *config.Face, vram config.Size, where func(key string) string) (board, error) {
+// faceOf is what a guest sees of its GPU, by options that a user wrote as where says.
+func faceOf(f *config.Face, vram config.Size, where func(key string) string) (out devmodel.Config, err error) {
 	temperature := f.Temperature
-	out := board{
-		pci: gf100.ConfigOptions{
-			BAR1: uint64(f.BAR1), BAR3: uint64(f.BAR3), NoMSI: !f.MSI,
-			Device: uint16(f.Device), SubsystemVendor: uint16(f.Subsystem.Vendor), Subsystem: uint16(f.Subsystem.ID),
-		},
-		tpcs:        f.TPCs,
-		temperature: func() int { return temperature },
-	}
-	if _, err := gf100.NewFace(gf100.FaceConfig{VRAM: uint64(vram), TPCs: out.tpcs}); err != nil {
+	out = devmodel.Config{TPCs: f.TPCs, Temperature: func() int { return temperature }, PCI: gf100.ConfigOptions{
+		BAR1: uint64(f.BAR1), BAR3: uint64(f.BAR3), NoMSI: !f.MSI,
+		Device: uint16(f.Device), SubsystemVendor: uint16(f.Subsystem.Vendor), Subsystem: uint16(f.Subsystem.ID),
+	}}
+	if _, err := gf100.NewFace(gf100.FaceConfig{VRAM: uint64(vram), TPCs: f.TPCs}); err != nil {
 		return out, &config.Error{Where: where("tpcs"), Value: f.TPCs.String(), Reason: err.Error()}
 	}
 	if f.ROM == "" {
-		var err error
-		out.rom, err = firmware.Build(firmware.Options{Device: uint16(f.Device)})
+		out.ROM, err = firmware.Build(firmware.Options{Device: uint16(f.Device)})
 		return out, err
 	}
-	data, err := config.ReadInput(f.ROM)
-	if err == nil {
-		_, err = firmware.Load(data, gf100.VendorID, uint16(f.Device))
+	if out.ROM, err = config.ReadInput(f.ROM); err == nil {
+		_, err = firmware.Load(out.ROM, gf100.VendorID, uint16(f.Device))
 	}
 	if err != nil {
 		return out, &config.Error{Where: where("rom"), Value: f.ROM, Reason: err.Error()}
 	}
-	out.rom = data
 	return out, nil
 }
 
 // cardOf is the card that the options describe.
 func cardOf(c *config.Config) (soft.Config, error) {
 	o := &c.Card
-	b, err := newBoard(&o.Face, o.VRAM, func(key string) string { return c.Where("card." + key) })
+	face, err := faceOf(&o.Face, o.VRAM, func(key string) string { return c.Where("card." + key) })
 	return soft.Config{
-		VRAM: uint64(o.VRAM), ROM: b.rom, PCI: b.pci, TPCs: b.tpcs, Temperature: b.temperature, DisableEngines: !o.Engines, Slice: o.Slice,
+		VRAM: uint64(o.VRAM), ROM: face.ROM, PCI: face.PCI, TPCs: face.TPCs, Temperature: face.Temperature, DisableEngines: !o.Engines, Slice: o.Slice,
 	}, err
 }
 
@@ -66,14 +51,13 @@ func GPUOf(g *config.GPU) (GPUConfig, error) {
 	if err != nil {
 		return GPUConfig{}, err
 	}
-	b, err := newBoard(&g.Face, g.VRAM, g.Where)
+	face, err := faceOf(&g.Face, g.VRAM, g.Where)
 	return GPUConfig{
 		Share: aggregator.GuestConfig{
 			Name: g.Name, VRAM: uint64(g.VRAM), Channels: g.Channels, Guaranteed: g.Guaranteed, Tables: uint64(g.Tables), Shadow: shadow,
 			Map: g.BARMap, Share: g.CardTime.Node(), Group: g.CardTime.Grouping(),
 		},
-		Device: devmodel.Config{ROM: b.rom, PCI: b.pci, TPCs: b.tpcs, Temperature: b.temperature},
-		Socket: g.Socket, Options: *g,
+		Device: face, Socket: g.Socket, Options: *g,
 	}, err
 }
 

@@ -17,11 +17,8 @@ import (
 	"github.com/umbra-gpu/umbra/vfiouser"
 )
 
-// Errors of Shared.
-var (
-	ErrNoGPU    = errors.New("no such GPU")
-	ErrAttached = errors.New("a client is attached")
-)
+// ErrAttached is why a GPU is not removed.
+var ErrAttached = errors.New("a client is attached")
 
 // Shared is a card that an aggregator shares among virtual GPUs, each served on a
 // socket of its own. GPUs can be added and removed while it runs.
@@ -97,7 +94,7 @@ func (s *Shared) Add(cfg GPUConfig) (*Endpoint, error) {
 	e.Virtual, e.Config = v, cfg
 	e.options.Store(&cfg.Options)
 	if c, ok := s.card.(interface{ Stats() *soft.Stats }); ok {
-		e.account = openAccount(c, v.Guest.Owner())
+		e.work = countWork(&c.Stats().Owners[v.Guest.Owner()])
 	}
 	e.end = sync.OnceValues(func() (api.GPUReport, error) { return s.end(e) })
 	if err := e.serve(nil); err != nil {
@@ -133,11 +130,7 @@ func (s *Shared) Find(name string) *Endpoint {
 // client is attached it fails with ErrAttached, or, forced, disconnects the client.
 // It returns what the GPU counted. Nothing else waits for it. With vfiouser.ErrStuck
 // the GPU refuses clients, and leaves the list once its client's thread has ended.
-func (s *Shared) Remove(name string, force bool) (api.GPUReport, error) {
-	e := s.Find(name)
-	if e == nil {
-		return api.GPUReport{}, ErrNoGPU
-	}
+func (e *Endpoint) Remove(force bool) (api.GPUReport, error) {
 	if !e.Device.Retire(force) {
 		return api.GPUReport{}, ErrAttached
 	}

@@ -48,7 +48,7 @@ func TestConfigurationThatFitsFits(t *testing.T) {
 		add(&l.GPUs[i])
 	}
 	for i := 0; i < len(l.GPUs); i += 2 { // make holes, and fill them in another order
-		_, err := s.Remove(l.GPUs[i].Name, false)
+		err := s.remove(l.GPUs[i].Name, false)
 		require.NoError(t, err)
 	}
 	for i := len(l.GPUs) - 2; i >= 0; i -= 2 {
@@ -58,12 +58,11 @@ func TestConfigurationThatFitsFits(t *testing.T) {
 	require.Error(t, err)
 	require.NoFileExists(t, filepath.Join(s.dir, "more"))
 	for _, g := range s.GPUs() {
-		_, err := s.Remove(g.Name, false)
+		err := s.remove(g.Name, false)
 		require.NoError(t, err)
 	}
 	require.Equal(t, free, s.agg.Free())
-	_, err = s.Remove("g0", false)
-	require.ErrorIs(t, err, ErrNoGPU)
+	require.Nil(t, s.Find("g0"))
 }
 
 // stuck is a transport whose client's thread does not end before free is closed.
@@ -98,12 +97,12 @@ func TestStuckClientDelaysNobody(t *testing.T) {
 	}
 	s := share(t, newCard(t), by, vfiouser.Options{}, aggregator.Options{})
 	s.add(aggregator.GuestConfig{Name: "a", VRAM: testedVRAM})
-	_, err := s.Remove("a", true)
+	err := s.remove("a", true)
 	require.ErrorIs(t, err, vfiouser.ErrStuck)
 	require.ErrorIs(t, s.Find("a").Device.Admit(), errRetired)
 	s.by = Native
 	s.add(aggregator.GuestConfig{Name: "b", VRAM: testedVRAM})
-	_, err = s.Remove("b", true)
+	err = s.remove("b", true)
 	require.NoError(t, err)
 	require.Len(t, s.GPUs(), 1)
 	close(free)

@@ -122,7 +122,7 @@ func TestMemoryThatCannotBeCleared(t *testing.T) {
 	require.NoError(t, h.Write32(vfiouser.RegionBAR0, window, somewhere))
 	require.NoError(t, h.Write32(vfiouser.RegionBAR0, pramin, secret))
 	c.fail.Store(&errStain)
-	_, err = s.Remove("a", true)
+	err = s.remove("a", true)
 	require.ErrorContains(t, err, "a stain")
 	require.NoError(t, h.Close())
 	_, err = s.try(aggregator.GuestConfig{Name: "next", VRAM: testedVRAM})
@@ -145,7 +145,7 @@ func TestPagesThatDoNotReturn(t *testing.T) {
 	}
 	const most = 3 * testedVRAM
 	s.add(guest("most", most))
-	_, err := s.Remove("most", false)
+	err := s.remove("most", false)
 	require.NoError(t, err)
 	v := s.add(guest("a", testedVRAM))
 	come := func(v *Endpoint) (*client.Client, []byte) {
@@ -187,7 +187,7 @@ func TestPagesThatDoNotReturn(t *testing.T) {
 	// The GPU is removed in this state: nobody gets its memory.
 	h, _ = come(v)
 	c.stuck.Store(&errStuck)
-	_, err = s.Remove("a", true)
+	err = s.remove("a", true)
 	require.ErrorContains(t, err, "a page sticks")
 	require.ErrorContains(t, err, "out of use")
 	require.NoError(t, h.Close())
