@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -34,26 +35,23 @@ func Inherit(fd int) (*Inherited, error) {
 	}
 	f := os.NewFile(uintptr(fd), "fd")
 	defer f.Close()
+	var socket io.Closer
 	if listening != 0 {
-		l, err := net.FileListener(f)
-		if err != nil {
-			return nil, bad(err.Error())
-		}
-		if u, ok := l.(*net.UnixListener); ok {
-			return &Inherited{listener: u}, nil
-		}
-		l.Close()
-		return nil, bad("a listening socket, but not a UNIX one")
+		socket, err = net.FileListener(f)
+	} else {
+		socket, err = net.FileConn(f)
 	}
-	conn, err := net.FileConn(f)
 	if err != nil {
 		return nil, bad(err.Error())
 	}
-	if u, ok := conn.(*net.UnixConn); ok {
+	switch u := socket.(type) {
+	case *net.UnixListener:
+		return &Inherited{listener: u}, nil
+	case *net.UnixConn:
 		return &Inherited{conn: u}, nil
 	}
-	conn.Close()
-	return nil, bad("a connected socket, but not a UNIX one")
+	socket.Close()
+	return nil, bad("not a UNIX socket")
 }
 
 // path is where a listening socket is, absolute; "" of a connection.
