@@ -14,6 +14,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/devmodel/guest"
+	"github.com/umbra-gpu/umbra/tests/options"
 	"github.com/umbra-gpu/umbra/tests/rig"
 	"github.com/umbra-gpu/umbra/tests/testserver"
 )
@@ -25,7 +26,7 @@ const (
 
 // crowded makes a ward of as many equal guests as a card takes.
 func crowded(t *testing.T) *Ward {
-	w := &Ward{options: mapped(t)}
+	w := &Ward{options: options.Mapped}
 	var err error
 	w.Shared, err = testserver.NewSharedWith(testserver.SharedConfig{Card: soft.Config{VRAM: 3 << 30, Watch: w.watch}})
 	require.NoError(t, err)
