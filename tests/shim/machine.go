@@ -26,8 +26,8 @@ type Config struct {
 	Limit  time.Duration // for one submission, default one minute
 	// Idle makes a card whose engines do nothing: the control that every test must fail on.
 	Idle bool
-	// Launched, if not nil, sees each launch of a program, with what memory holds then.
-	Launched func(m *Machine, l *sm.Launch)
+	// Launched, if not nil, sees each launch of a program.
+	Launched func(*sm.Launch)
 	// Ran, if not nil, sees what each launch that ended well executed: warp instructions by form.
 	Ran func(map[*isa.Form]uint64)
 	// AllowNotExecuted lets a program go on whose launches, draws or blits the card stores
@@ -80,12 +80,10 @@ func NewMachine(cfg Config) (m *Machine, err error) {
 	if m.mem, err = unix.Mmap(fd, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_NORESERVE); err != nil {
 		return m, err
 	}
-	gf100 := soft.Config{VRAM: cfg.VRAM, DisableEngines: cfg.Idle, ProgramFault: m.programFault, Ran: cfg.Ran}
-	gf100.Processors = runtime.NumCPU() // there is no guest beside
-	if cfg.Launched != nil {
-		gf100.Launched = func(l *sm.Launch) { cfg.Launched(m, l) }
-	}
-	if m.card, err = soft.New(gf100); err != nil {
+	if m.card, err = soft.New(soft.Config{
+		VRAM: cfg.VRAM, DisableEngines: cfg.Idle, ProgramFault: m.programFault, Ran: cfg.Ran, Launched: cfg.Launched,
+		Processors: runtime.NumCPU(), // there is no guest beside
+	}); err != nil {
 		return m, err
 	}
 	if err = m.card.MapDMA(busAddress, card.Mapping{Mem: m.mem[cfg.VRAM:], Write: true}); err != nil {

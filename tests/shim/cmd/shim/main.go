@@ -3,7 +3,6 @@
 //
 //	shim run [flags] PROGRAM [argument...]   run a program of Debian's, or one of ours with Debian's OpenCL
 //	shim replay FILE...                      replay recordings
-//	shim random [flags]                      compare random kernels with Mesa's renderer
 //	shim piglit [flags]                      run piglit's OpenCL and compute tests, and say which of them count
 //	shim bench [flags]                       compare the card's speed with Mesa's renderer and PoCL
 package main
@@ -35,19 +34,16 @@ func main() {
 
 const usage = `shim run [flags] PROGRAM [argument...]   run a program on the software card; a name that ends in .c is compiled first
 shim replay FILE...                      replay recordings
-shim random [flags]                      run random kernels on the software card and on Mesa's renderer, and compare
 shim piglit [flags]                      run piglit's OpenCL and compute tests, and say which of them count
 shim bench [flags]                       compare the card's speed with Mesa's renderer and PoCL
 
-shim run -h, shim random -h, shim piglit -h and shim bench -h list the flags.
+shim run -h, shim piglit -h and shim bench -h list the flags.
 `
 
 func run(ctx context.Context, args []string) error {
 	switch {
 	case len(args) > 1 && args[0] == "run":
 		return runProgram(ctx, args[1:])
-	case len(args) > 0 && args[0] == "random":
-		return randomKernels(ctx, args[1:])
 	case len(args) > 0 && args[0] == "piglit":
 		return piglit(ctx, args[1:])
 	case len(args) > 0 && args[0] == "bench":
