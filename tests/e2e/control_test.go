@@ -33,11 +33,6 @@ func (b *fixture) control(k kernel) {
 		for _, cmd := range []string{proto.CmdM2MF, proto.CmdCE} {
 			b.attempt(cmd, func(b *fixture) { b.requireEveryCaseFails(cmd) })
 		}
-		b.attempt(proto.CmdSemaphores, func(b *fixture) {
-			var r proto.SemaphoresResult
-			b.requireRefused(proto.CmdSemaphores, nil, &r)
-			require.NotEmpty(b.t, r.Failed, "reports of the engines")
-		})
 		b.attempt(proto.CmdFences, func(b *fixture) {
 			var r proto.FencesResult
 			b.requireRefused(proto.CmdFences, proto.FencesArgs{Count: 4}, &r)

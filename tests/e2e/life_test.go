@@ -80,7 +80,6 @@ func life(t *testing.T, k kernel, isVirtual bool, suspends int) {
 	}
 	b.step("m2mf", func(b *fixture) { b.copies(proto.CmdM2MF) })
 	b.step("ce", func(b *fixture) { b.copies(proto.CmdCE) })
-	b.step("semaphores", (*fixture).semaphores)
 	b.step("fences", func(b *fixture) { b.fences(scale.Of(50, 200)) })
 	b.step("interrupts", (*fixture).requireInterrupts)
 	b.step("moves", func(b *fixture) { b.moves(k) })

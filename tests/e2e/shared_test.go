@@ -51,7 +51,6 @@ func TestSharedCard(t *testing.T) {
 		b.call(proto.CmdM2MF, nil, nil)
 		b.call(proto.CmdCE, nil, nil)
 	})
-	each("semaphores", func(b *fixture, _ kernel) { b.call(proto.CmdSemaphores, nil, nil) })
 	each("load", func(b *fixture, _ kernel) { b.call(proto.CmdLoad, proto.LoadArgs{Bytes: 64 << 10}, nil) })
 	for i, b := range beds[:3] { // one of each kernel
 		t.Run("reboot "+versions[i]+" while the others copy", func(t *testing.T) {

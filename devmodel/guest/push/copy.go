@@ -42,7 +42,7 @@ func (b *Buffer) NonStall(e Engine) *Buffer { return b.Inc(e.Object().Subchan, H
 // Limits of one launch of Copy, in bytes and lines.
 const (
 	copyLine  = 4096
-	copyLines = MaxM2MFLines
+	copyLines = 2047 // as many as nouveau asks of one launch
 )
 
 // Copy copies n bytes from src to dst, in lines as the kernel does, then the rest.
@@ -117,9 +117,6 @@ const (
 
 // maxInline is how many words follow one header here.
 const maxInline = 2047
-
-// MaxM2MFLines is as many lines as nouveau asks of one launch.
-const MaxM2MFLines = 2047
 
 // Surface is one side of an engine copy.
 type Surface struct {

@@ -43,7 +43,7 @@ func boot(t *testing.T, cfg testserver.Config) (s *testserver.PassThrough, call 
 }
 
 // TestLibrary runs stock kernels on the card with libvfio-user's server: copies,
-// semaphores, fences and interrupts must be right. The gate runs one kernel.
+// fences and interrupts must be right. The gate runs one kernel.
 func TestLibrary(t *testing.T) {
 	if !libvfiouser.Built {
 		t.Skip(libvfiouser.ErrNotBuilt)
@@ -57,7 +57,6 @@ func TestLibrary(t *testing.T) {
 			// The guest program fails a command unless all of its data is right.
 			call(proto.CmdM2MF, proto.CopyArgs{Seed: 1}, nil)
 			call(proto.CmdCE, proto.CopyArgs{Seed: 1}, nil)
-			call(proto.CmdSemaphores, proto.SemaphoresArgs{Seed: 2}, nil)
 			call(proto.CmdFences, proto.FencesArgs{Count: 50}, nil)
 			var irqs proto.InterruptsResult
 			call(proto.CmdInterrupts, nil, &irqs)

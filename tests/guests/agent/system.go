@@ -97,12 +97,6 @@ func (s *System) Interrupts(a proto.InterruptsArgs) (proto.InterruptsResult, err
 	return res, nil
 }
 
-// GPUInterrupts counts the GPU's interrupts since boot.
-func (s *System) GPUInterrupts() (uint64, error) {
-	r, err := s.Interrupts(proto.InterruptsArgs{})
-	return r.Count, err
-}
-
 func parseInterrupt(row string, cpus int, names []string) (l proto.InterruptLine, ok bool) {
 	irq, rest, found := strings.Cut(row, ":")
 	fields := strings.Fields(rest)

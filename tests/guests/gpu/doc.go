@@ -1,5 +1,5 @@
 // Package gpu is the work that a guest gives the GPU, and the proof that the GPU
-// did it: copies of every kind, semaphores, fences, moves, offences and load.
+// did it: copies of every kind, fences, moves, offences and load.
 //
 // Nothing here trusts the engines. A destination holds the complement of the expected
 // data before each copy, its guard bands hold random bytes, and all of it is compared
