@@ -30,8 +30,7 @@ const random = 5
 // ward makes a ward that maps everything.
 func ward(t testing.TB) *Ward {
 	t.Helper()
-	w, err := NewWard(options.Mapped, testserver.SharedConfig{})
-	require.NoError(t, err)
+	w := NewWard(t, options.Mapped, testserver.SharedConfig{})
 	t.Cleanup(func() { require.NoError(t, w.Close()) })
 	return w
 }
@@ -86,8 +85,7 @@ func TestGate(t *testing.T) {
 // gate has the attacker try the cases, and then random actions from a seed on.
 func gate(t *testing.T, c options.Combination, cfg testserver.SharedConfig, seed int, units []unit) {
 	// Not by Cleanup, which would keep the ward until all of them have ended.
-	w, err := NewWard(c, cfg)
-	require.NoError(t, err)
+	w := NewWard(t, c, cfg)
 	defer func() { require.NoError(t, w.Close()) }()
 	for _, u := range units {
 		w.try(t, u.test, u.target)

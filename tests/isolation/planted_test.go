@@ -68,8 +68,7 @@ func (s *shifted) ReadVRAM(addr uint64, p []byte) bool { return s.Card.ReadVRAM(
 func (s *shifted) WriteVRAM(addr uint64, p []byte) bool { return s.Card.WriteVRAM(s.shift(addr), p) }
 
 func planted(t *testing.T, c options.Combination, plant func(*soft.Card) card.Registers) *Ward {
-	w, err := NewWard(c, testserver.SharedConfig{Plant: plant})
-	require.NoError(t, err)
+	w := NewWard(t, c, testserver.SharedConfig{Plant: plant})
 	t.Cleanup(func() { _ = w.Close() }) // the victim may have noticed, too
 	return w
 }
