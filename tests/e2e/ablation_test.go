@@ -126,6 +126,21 @@ func TestAblations(t *testing.T) {
 	}
 }
 
+// rebuild changes the card while no driver uses it.
+func (b *fixture) rebuild(change func(*soft.Config)) {
+	b.t.Helper()
+	if b.function().Driver != "" {
+		b.call(proto.CmdBind, proto.BindArgs{Action: "unbind"}, nil)
+	}
+	require.NoError(b.t, b.Card.Rebuild(change))
+	require.NoError(b.t, b.gpu.Reset()) // the windows too
+}
+
+func (b *fixture) bind() {
+	b.t.Helper()
+	b.call(proto.CmdBind, proto.BindArgs{Action: "bind"}, nil)
+}
+
 // ablate gives the driver the changed card and checks the outcome.
 func (b *fixture) ablate(k kernel, whole soft.Config, a variant) {
 	change := func(c *soft.Config) { *c = whole; a.change(c) }

@@ -41,18 +41,12 @@ type fixture struct {
 	gpu *serve.Device // counts the guest's accesses; only started and virtual set it
 }
 
-// claim waits for a free place for n machines.
-func claim(t *testing.T, n int) {
+// claim waits for a free place for a machine.
+func claim(t *testing.T) {
 	t.Helper()
 	labtest.Need(t)
-	for range n {
-		machines <- struct{}{}
-	}
-	t.Cleanup(func() {
-		for range n {
-			<-machines
-		}
-	})
+	machines <- struct{}{}
+	t.Cleanup(func() { <-machines })
 }
 
 func deadline(t *testing.T) context.Context {
@@ -64,7 +58,7 @@ func deadline(t *testing.T) context.Context {
 // start boots a machine on a whole card. Both end with the test.
 func start(t *testing.T, cfg testserver.Config) *fixture {
 	t.Helper()
-	claim(t, 1)
+	claim(t)
 	b := &fixture{t: t, ctx: deadline(t)}
 	var err error
 	b.PassThrough, err = testserver.New(cfg)
@@ -84,7 +78,7 @@ func start(t *testing.T, cfg testserver.Config) *fixture {
 // virtual boots a machine on a virtual GPU, the only one of its card. Both end with the test.
 func virtual(t *testing.T, cfg testserver.SharedConfig, gpu serve.GPUConfig, machine lab.Config) (*fixture, *rig.Rig) {
 	t.Helper()
-	claim(t, 1)
+	claim(t)
 	s := rig.New(t, cfg)
 	gpu.Share.Name = "gpu"
 	e := s.AddWith(gpu)

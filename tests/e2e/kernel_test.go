@@ -21,16 +21,15 @@ const (
 // kernel is a stock kernel with its driver's properties.
 type kernel struct {
 	nouveau.Kernel
-	driverChannels int    // channels that the driver makes for itself, in one address space
-	doorbells      uint64 // of one submission; 0 if the tests do not count them
+	doorbells uint64 // of one submission; 0 if the tests do not count them
 }
 
 // 6.12 writes one doorbell for the work and one for the fence after it. 7.2 submits both
 // together.
 var kernels = []kernel{
-	{Kernel: row("6.1"), driverChannels: 2},
-	{Kernel: row("6.12"), driverChannels: 1, doorbells: 2},
-	{Kernel: row("7.2"), driverChannels: 1, doorbells: 1},
+	{Kernel: row("6.1")},
+	{Kernel: row("6.12"), doorbells: 2},
+	{Kernel: row("7.2"), doorbells: 1},
 }
 
 func row(version string) nouveau.Kernel {

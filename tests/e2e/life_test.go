@@ -105,9 +105,6 @@ func life(t *testing.T, k kernel, isVirtual bool, suspends int) {
 		})
 	}
 	b.step("unbind and bind", func(b *fixture) { b.rebind(k, scale.Of(1, 20)) })
-	if !quick && !isVirtual {
-		b.step("control: engines disabled", func(b *fixture) { b.control(k) })
-	}
 	if suspends > 0 {
 		b.step("suspend", func(b *fixture) { b.suspend(k, suspends) })
 	}

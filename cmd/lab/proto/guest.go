@@ -177,14 +177,12 @@ type BOMovesResult struct {
 type OffenceArgs struct {
 	// What: the MMU faults "m2mf-read" (empty), "m2mf-write", "ce-read", "ce-write", "semaphore"; and the
 	// invalid commands "host-method", "engine-method", "engine-class", "empty-subchannel", "bad-header", "garbage".
-	What       string `json:"what,omitempty"`
-	Seed       uint64 `json:"seed,omitempty"`
-	Background int    `json:"background,omitempty"` // clients that copy meanwhile; 0: 1, -1: none
-	TimeoutMS  int    `json:"timeout_ms,omitempty"` // for the channel to die; 0: 60000
+	What string `json:"what,omitempty"`
+	Seed uint64 `json:"seed,omitempty"`
 }
 
 // OffenceResult tells what became of the channel. The command is OK when that is
-// what this kernel does, the background clients lost nothing, and a new channel works.
+// what this kernel does, another client lost nothing meanwhile, and a new channel works.
 type OffenceResult struct {
 	Channel    int          `json:"channel"`
 	Expected   bool         `json:"expected"` // this kernel kills the channel

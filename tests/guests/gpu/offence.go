@@ -2,7 +2,6 @@ package gpu
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -85,8 +84,8 @@ func (o *offence) judgement(release string) (killed bool, says []string) {
 	return false, []string{o.says}
 }
 
-// Fault breaks a rule on a new channel while other clients copy. The kernel must do what it does for
-// this offence, the others copy on, and a new client work.
+// Fault breaks a rule on a new channel while another client copies. The kernel must do what it does for
+// this offence, the other copy on, and a new client work.
 func (e *Env) Fault(a proto.OffenceArgs) (res proto.OffenceResult, err error) {
 	if a.What == "" {
 		a.What = offences[0].name
@@ -99,20 +98,16 @@ func (e *Env) Fault(a proto.OffenceArgs) (res proto.OffenceResult, err error) {
 		}
 		return res, fmt.Errorf("offence %q: want one of %s", a.What, strings.Join(names, ", "))
 	}
-	var load *Load
-	if clients := cmp.Or(a.Background, 1); clients > 0 {
-		if load, err = e.StartLoad(proto.LoadArgs{Seed: a.Seed + 1<<40, Clients: clients, Bytes: 64 << 10}); err != nil {
-			return res, fmt.Errorf("background: %w", err)
-		}
+	load, err := e.StartLoad(proto.LoadArgs{Seed: a.Seed + 1<<40, Bytes: 64 << 10})
+	if err != nil {
+		return res, fmt.Errorf("background: %w", err)
 	}
 	if err = e.commit(&offences[i], a, &res); err != nil {
 		err = fmt.Errorf("%s: %w", a.What, err)
 	}
-	if load != nil {
-		var loadErr error
-		res.Background, loadErr = load.anotherRound()
-		err = errors.Join(err, loadErr)
-	}
+	var loadErr error
+	res.Background, loadErr = load.anotherRound()
+	err = errors.Join(err, loadErr)
 	if fresh := e.verified(); fresh != nil {
 		return res, errors.Join(err, fmt.Errorf("a new client does not work: %w", fresh))
 	}
@@ -160,7 +155,7 @@ func (e *Env) commit(o *offence, a proto.OffenceArgs, res *proto.OffenceResult) 
 	if err := s.Submit(&b, ref(page, drm.DomainGART, true)); err != nil && !errors.Is(err, unix.ENODEV) {
 		return err
 	}
-	if err := e.watch(s.ch, start.Add(time.Duration(cmp.Or(a.TimeoutMS, 60_000))*time.Millisecond), mark.Seq, res); err != nil {
+	if err := e.watch(s.ch, start.Add(patience), mark.Seq, res); err != nil {
 		return err
 	}
 	switch {
