@@ -207,39 +207,34 @@ func (d *demo) suite(g *guest, c *check, cmd string) (kinds int) {
 	return kinds
 }
 
-// load makes a guest copy and verify until stop is called.
-func (d *demo) load(g *guest, c *check) (stop func()) {
+// load makes a guest copy and verify until stop is called, which returns how many copies were right.
+func (d *demo) load(g *guest, c *check) (stop func() uint64) {
 	d.ask(c, g, proto.CmdLoad, proto.LoadArgs{Bytes: 64 << 10}, nil)
-	return func() {
+	return func() uint64 {
 		var r proto.LoadTotals
 		d.ask(c, g, proto.CmdLoadStop, nil, &r)
 		c.want(r.Copies > 0 && r.Wrong == 0 && r.Error == "", "%d of %s's %d copies were wrong %s", r.Wrong, g.name, r.Copies, r.Error)
 		g.add("m2mf", r.Copies, r.Bytes)
+		return r.Copies
 	}
 }
 
 // beside runs f in one guest while all others copy. It says how many of their copies
 // were verified during that.
 func (d *demo) beside(g *guest, c *check, f func()) string {
-	var before, after uint64
-	var stops []func()
+	var stops []func() uint64
 	for _, o := range d.guests {
 		if o != g {
-			before += o.copies
 			stops = append(stops, d.load(o, c))
 		}
 	}
 	f()
+	var copies uint64
 	for _, stop := range stops {
-		stop()
+		copies += stop()
 	}
-	for _, o := range d.guests {
-		if o != g {
-			after += o.copies
-		}
-	}
-	c.want(after > before, "no other guest copied in the meantime")
-	return digits(after-before) + " right copies by others"
+	c.want(copies > 0, "no other guest copied in the meantime")
+	return digits(copies) + " right copies by others"
 }
 
 // copies makes the checks of all guests. Each has a process that copies from before

@@ -13,6 +13,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
+	"github.com/umbra-gpu/umbra/cmd/serve"
 	"github.com/umbra-gpu/umbra/devmodel/guest"
 	"github.com/umbra-gpu/umbra/tests/rig"
 	"github.com/umbra-gpu/umbra/tests/testserver"
@@ -33,7 +34,8 @@ func TestCrowd(t *testing.T) {
 	require.NoError(t, err)
 	w.agg.Store(w.Agg)
 	for i := range crowdSize {
-		require.NoError(t, w.AddGPU(aggregator.GuestConfig{Name: fmt.Sprintf("guest%d", i), VRAM: guestVRAM, Map: aperture.MapAll}))
+		_, err := w.Add(serve.GPUConfig{Share: aggregator.GuestConfig{Name: fmt.Sprintf("guest%d", i), VRAM: guestVRAM, Map: aperture.MapAll}})
+		require.NoError(t, err)
 	}
 	_, err = w.Agg.AddGuest(aggregator.GuestConfig{Name: "one more", VRAM: 1 << 20, Channels: 1}, ignoreEvents{})
 	require.ErrorContains(t, err, "limit of 32 guests")
@@ -106,7 +108,8 @@ func copier(e *testserver.Endpoint, seed int) (*rig.Copier, error) {
 func openFiles(t *testing.T) int {
 	s, err := testserver.NewSharedWith(testserver.SharedConfig{Card: soft.Config{VRAM: 2 * soft.MinVRAM}})
 	require.NoError(t, err)
-	require.NoError(t, s.AddGPU(aggregator.GuestConfig{Name: "first", VRAM: soft.MinVRAM}))
+	_, err = s.Add(serve.GPUConfig{Share: aggregator.GuestConfig{Name: "first", VRAM: soft.MinVRAM}})
+	require.NoError(t, err)
 	require.NoError(t, s.Close())
 	list, err := os.ReadDir("/proc/self/fd")
 	require.NoError(t, err)

@@ -88,12 +88,6 @@ func NewSharedWith(cfg SharedConfig) (s *Shared, err error) {
 	return s, nil
 }
 
-// AddGPU makes one more virtual GPU with this share.
-func (s *Shared) AddGPU(share aggregator.GuestConfig) error {
-	_, err := s.Add(serve.GPUConfig{Share: share})
-	return err
-}
-
 // Add makes one more virtual GPU. Its socket is found for it.
 func (s *Shared) Add(cfg serve.GPUConfig) (*Endpoint, error) {
 	cfg.Socket = filepath.Join(s.dir, cfg.Share.Name+".sock")
