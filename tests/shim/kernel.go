@@ -89,9 +89,9 @@ func (k *Kernel) getParam(arg, _ []byte) error {
 	var v uint64
 	switch binary.LittleEndian.Uint64(arg) {
 	case paramFBSize:
-		v = k.machine.cfg.VRAM
+		v = cardMemory
 	case paramAGPSize:
-		v = k.machine.cfg.System
+		v = systemMemory
 	case paramTimer:
 		v = k.machine.gpu.Time()
 	case paramGraphUnits:
@@ -228,8 +228,8 @@ func (k *Kernel) pushbuf(arg, rest []byte) error {
 		return unix.EINVAL
 	}
 	buffers, parts := rest[:nb*pushbufBuffer], rest[nb*pushbufBuffer:]
-	binary.LittleEndian.PutUint64(arg[48:], k.machine.cfg.VRAM)
-	binary.LittleEndian.PutUint64(arg[56:], k.machine.cfg.System)
+	binary.LittleEndian.PutUint64(arg[48:], cardMemory)
+	binary.LittleEndian.PutUint64(arg[56:], systemMemory)
 	list := make([]Push, np)
 	for i := range list {
 		p := parts[i*pushbufPart:]

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"sort"
 	"strconv"
 	"strings"
 	"time"
@@ -47,7 +46,6 @@ func (s *System) number(p string) (uint64, error) {
 
 func (s *System) glob(pattern string) []string {
 	found, _ := filepath.Glob(s.path(pattern)) // the patterns here are constants
-	sort.Strings(found)
 	for i, f := range found {
 		found[i] = strings.TrimPrefix(f, strings.TrimSuffix(s.Root, "/"))
 	}

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"sort"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -25,7 +24,6 @@ func DefaultNode() (string, error) {
 			return "", err
 		}
 		if len(nodes) > 0 {
-			sort.Strings(nodes)
 			return nodes[0], nil
 		}
 	}
