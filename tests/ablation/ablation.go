@@ -27,7 +27,7 @@ const (
 // the reaction.
 //
 // Options leave out behaviours that are not registers: the configuration space's NoMSI and
-// NoPCIe, the face's NoSensor, VRAM and TPCs, and the ROM's content.
+// NoPCIe, the face's NoSensor, VRAM and TPCs.
 type Row struct {
 	Name      string
 	Without   string   // what is left out, in words

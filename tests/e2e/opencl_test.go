@@ -134,21 +134,14 @@ func TestOpenCLTools(t *testing.T) {
 			require.NotZero(b.t, w.launches[classCompute])
 		}
 	})
-	reasons, err := shim.PiglitReasons()
-	require.NoError(t, err)
 	for _, test := range []string{
 		"tests/cl/program/execute/local-memory.cl",
-		"tests/cl/program/execute/sampler.cl",
-		"generated_tests/cl/builtin/int/builtin-char-clamp-1.1.generated.cl",
-		"generated_tests/cl/builtin/math/builtin-float-pow-1.0.generated.cl",
 		"tests/spec/arb_compute_shader/execution/shared-atomicAdd-int.shader_test",
 	} {
 		b.attempt("piglit/"+test, func(b *fixture) {
 			var r proto.RunResult
-			err := b.try(proto.CmdRun, proto.RunArgs{Argv: shim.PiglitCommand(test), Env: shim.PiglitEnv, TimeoutMS: int((callPatience / 2).Milliseconds())}, &r)
-			verdict := shim.PiglitVerdict(r.Output)
-			require.NotEqual(b.t, "crash", verdict, "%v", err)
-			require.Equal(b.t, reasons[test] == "", verdict == "pass", "%s: %s", verdict, r.Output)
+			b.call(proto.CmdRun, proto.RunArgs{Argv: shim.PiglitCommand(test), Env: shim.PiglitEnv, TimeoutMS: int((callPatience / 2).Milliseconds())}, &r)
+			require.Equal(b.t, "pass", shim.PiglitVerdict(r.Output), r.Output)
 		})
 	}
 	for _, c := range [][]string{{"--compute-sp", "float4"}, {"--compute-integer", "int"}} {
