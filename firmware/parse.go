@@ -109,11 +109,12 @@ func (p *parser) table(t *table, token *Structure) (understood bool, err error) 
 		p.warn(h.Offset, t.header.name, "version %02x is not understood, only %02x is", v, t.version)
 		return !t.needed, nil
 	}
-	err = p.entries(&h, t.header.size, &t.entry, func(e *Structure) error {
+	err = p.entries(&h, t.header.size, t.entry.size, func(at int, b []byte) error {
+		e := p.record(&t.entry, at, b)
 		if t.limits == nil || e.value("LimitsAt") == 0 {
 			return nil
 		}
-		_, err := p.follow(e, "LimitsAt", t.limits, t.limits.size)
+		_, err := p.follow(&e, "LimitsAt", t.limits, t.limits.size)
 		return err
 	})
 	if t == &memoryTypes && err == nil {
@@ -130,14 +131,15 @@ func (p *parser) checkMemoryTypes(h *Structure) {
 	}
 }
 
-// entries reads the entries behind a header of at least least bytes.
-func (p *parser) entries(h *Structure, least int, entry *layout, each func(*Structure) error) error {
+// entries calls each for the entries behind a header: with an entry's offset and its bytes. least
+// and leastEntry are the bytes that header and entries must have.
+func (p *parser) entries(h *Structure, least, leastEntry int, each func(at int, b []byte) error) error {
 	size, n, stride := h.value("HeaderSize"), h.value("Entries"), h.value("EntrySize")
 	if size < least {
 		return errorf(h.at("HeaderSize"), h.Name, "header of 0x%02x bytes, at least 0x%02x are needed", size, least)
 	}
-	if n > 0 && stride < entry.size {
-		return errorf(h.at("EntrySize"), h.Name, "entries of 0x%02x bytes, at least 0x%02x are needed", stride, entry.size)
+	if n > 0 && stride < leastEntry {
+		return errorf(h.at("EntrySize"), h.Name, "entries of 0x%02x bytes, at least 0x%02x are needed", stride, leastEntry)
 	}
 	at := h.Offset + size
 	b, err := p.bytes(at, n*stride, h.Name+" entries")
@@ -145,8 +147,7 @@ func (p *parser) entries(h *Structure, least int, entry *layout, each func(*Stru
 		return err
 	}
 	for i := range n {
-		e := p.record(entry, at+i*stride, b[i*stride:][:stride])
-		if err := each(&e); err != nil {
+		if err := each(at+i*stride, b[i*stride:][:stride]); err != nil {
 			return err
 		}
 	}
@@ -300,35 +301,21 @@ func (p *parser) bit() error {
 		return err
 	}
 	h := p.record(&bitHeader, base, b)
-	size, n, stride := h.value("HeaderSize"), h.value("Tokens"), h.value("TokenSize")
-	if size < bitHeader.size {
-		return errorf(base+8, "BIT header", "0x%02x bytes long, at least 0x%02x are needed", size, bitHeader.size)
-	}
-	if n > 0 && stride < tokenSize {
-		return errorf(base+9, "BIT header", "tokens of 0x%02x bytes, at least 0x%02x are needed", stride, tokenSize)
-	}
-	bit, err := p.bytes(base, size+n*stride, "BIT")
-	if err != nil {
+	p.img.BIT = base
+	if err := p.entries(&h, bitHeader.size, tokenSize, p.token); err != nil {
 		return err
 	}
-	if s := sum8(bit[:size]); s != 0 {
-		p.warn(base+0x0b, "BIT header", "its bytes add up to %02x, not 00", s)
+	if s := sum8(p.data[base:][:h.value("HeaderSize")]); s != 0 {
+		p.warn(h.at("Checksum"), h.Name, "its bytes add up to %02x, not 00", s)
 	}
 	if v := h.value("Version"); v != bitVersion {
-		p.warn(base+6, "BIT header", "version %04x, only %04x is known", v, bitVersion)
-	}
-	p.img.BIT = base
-	for i := range n {
-		at := size + i*stride
-		if err := p.token(bit[at:], base+at); err != nil {
-			return err
-		}
+		p.warn(h.at("Version"), h.Name, "version %04x, only %04x is known", v, bitVersion)
 	}
 	return nil
 }
 
 // token reads the BIT token b, which is at offset from, and its data.
-func (p *parser) token(b []byte, from int) error {
+func (p *parser) token(from int, b []byte) error {
 	tok := Token{ID: b[0], Version: b[1], Size: int(getLE(b[2:], 2)), Name: tokenNames[b[0]]}
 	at := int(getLE(b[4:], 2))
 	tok.Offset = p.resolve(at)
@@ -464,12 +451,12 @@ func (p *parser) dcb() error {
 		p.warn(at+6, "DCB", "the signature is %08x, want %08x: drivers ignore the DCB", sig, uint32(dcbSignature))
 		return nil
 	}
-	if b[1] < dcbHeaderLeast {
-		return errorf(at+1, "DCB", "header of 0x%02x bytes, at least 0x%02x are needed", b[1], dcbHeaderLeast)
-	}
-	if b, err = p.bytes(at, min(int(b[1]), dcb.size), "DCB"); err != nil {
+	if b, err = p.bytes(at, max(len(b), min(int(b[1]), dcb.size)), "DCB"); err != nil {
 		return err
 	}
 	h := p.record(&dcb, at, b)
-	return p.entries(&h, dcbHeaderLeast, &dcbOutput, func(*Structure) error { return nil })
+	return p.entries(&h, dcbHeaderLeast, dcbOutput.size, func(at int, b []byte) error {
+		p.record(&dcbOutput, at, b)
+		return nil
+	})
 }

@@ -122,12 +122,12 @@ func TestParseErrors(t *testing.T) {
 			put(b, 0x18, 0x00, 0x20)
 			return b
 		}, 0x18, "0x2000 lies outside the image of 0x2000 bytes"},
-		{"BIT header size", func(b []byte) []byte { b[0x88] = 4; return b }, 0x88, "BIT header: 0x04 bytes long, at least 0x0c are needed"},
+		{"BIT header size", func(b []byte) []byte { b[0x88] = 4; return b }, 0x88, "BIT header: header of 0x04 bytes, at least 0x0c are needed"},
 		{"BIT count", func(b []byte) []byte {
 			put(b, 0x82, 'X')
 			put(b, 0x1ff0, 0xff, 0xb8, 'B', 'I', 'T', 0, 0, 1, 12, 6, 9)
 			return b
-		}, 0x1ff0, "BIT: its 0x42 bytes end at 0x002032, the file at 0x002000"},
+		}, 0x1ffc, "BIT header entries: its 0x36 bytes end at 0x002032, the file at 0x002000"},
 		{"'i' data", func(b []byte) []byte { put(b, 0x90, 0xf0, 0x1f); return b }, 0x1ff0, `BIT 'i' data: its 0x20 bytes end at 0x002010, the file at 0x002000 (pointer at 0x000090)`},
 		{"DCB outside", func(b []byte) []byte { put(b, 0x36, 0x00, 0x20); return b }, 0x2000, "DCB: its 0xa bytes end at 0x00200a, the file at 0x002000 (pointer at 0x000036)"},
 		{"DCB header", func(b []byte) []byte { b[0x301] = 10; return b }, 0x301, "DCB: header of 0x0a bytes, at least 0x17 are needed"},

@@ -117,8 +117,8 @@ var bitHeader = layout{"BIT header", 0x0c, []row{
 	{0x02, 4, "", "Signature", "text4", "structure name"},
 	{0x06, 2, "", "Version", "", "1.00 is 0100, in BCD"},
 	{0x08, 1, "", "HeaderSize", "", "bytes in this header"},
-	{0x09, 1, "", "TokenSize", "", "bytes in one token"},
-	{0x0a, 1, "", "Tokens", "decimal", "number of tokens"},
+	{0x09, 1, "", "EntrySize", "", "bytes in one token"},
+	{0x0a, 1, "", "Entries", "decimal", "number of tokens"},
 	{0x0b, 1, "", "Checksum", "", "makes the header's bytes add up to 0"},
 }}
 
