@@ -59,7 +59,9 @@ var trapTargets = []struct {
 func newTrapper(g *guest.Guest) *trapper {
 	ch := get(g.NewChannel(1, get(g.NewSpace())))
 	vram := get(g.AllocVRAM(64 << 10))
-	b := &trapper{ch.DoorbellOffset(), get(vram.BAR1()), get(g.NewInstance(64 << 10)).BAR3()}
+	bar3, _, err := get(g.AllocVRAM(64 << 10)).BAR3()
+	must(err)
+	b := &trapper{ch.DoorbellOffset(), get(vram.BAR1()), bar3}
 	must(g.Raw().SetPRAMIN(uint32(vram.Addr>>16), vram.Addr&0xffff, make([]byte, 4)))
 	settle(g)
 	return b

@@ -77,7 +77,7 @@ type Guest struct {
 	win1, win3 *window
 	userd      *Buffer
 	fences     *Buffer
-	runlists   [2]*object
+	runlists   [2]*Buffer
 	runlist    int // the one in use
 	channels   map[int]*Channel
 	events     []Event
@@ -214,25 +214,6 @@ func (g *Guest) ResetOnly() error {
 	})
 }
 
-// Shutdown ends channels and switches the device off, as an unloaded driver does.
-// The connection stays.
-func (g *Guest) Shutdown() error {
-	for _, ch := range g.channels {
-		if err := ch.Close(); err != nil {
-			return err
-		}
-	}
-	g.wr32(pmcIntrEn, 0)
-	g.wr32(pmcIntrEn+4, 0)
-	g.wr32(pfifoIntrEn, 0)
-	g.wr32(pfifoEnable, 0)
-	g.wr32(pbusBAR1Block, 0)
-	g.wr32(pbusBAR3Block, 0)
-	g.win1, g.win3 = nil, nil
-	g.command(0)
-	return g.bus.sync()
-}
-
 // Sync sends every write that is still collected.
 func (g *Guest) Sync() error { return g.bus.sync() }
 
@@ -260,11 +241,6 @@ func (g *Guest) mask(reg, clear, set uint32) { g.wr32(reg, g.rd32(reg)&^clear|se
 // poll waits until reg & mask is want.
 func (g *Guest) poll(what string, reg, mask, want uint32) error {
 	return g.pollFor(what, reg, func(v uint32) bool { return v&mask == want })
-}
-
-// pollAny waits until any bit of reg & mask is set.
-func (g *Guest) pollAny(what string, reg, mask uint32) error {
-	return g.pollFor(what, reg, func(v uint32) bool { return v&mask != 0 })
 }
 
 func (g *Guest) pollFor(what string, reg uint32, ok func(uint32) bool) error {

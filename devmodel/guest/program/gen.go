@@ -9,13 +9,12 @@ import (
 
 // Limits bound a program. Zero values take the defaults.
 type Limits struct {
-	Ops      int // 40
-	Buffers  int // 6
-	Spaces   int // 2
-	Channels int // 3
-	FirstID  int // of the channels
-	IDs      int // channel numbers to choose from; 100
-	NoFaults bool
+	Ops      int  // 40
+	Buffers  int  // 6
+	Spaces   int  // 2
+	Channels int  // 3
+	FirstID  int  // of the channels
+	IDs      int  // channel numbers to choose from; 100
 	NoLarge  bool // no buffers of large pages: they take long to write and to compare
 }
 
@@ -179,7 +178,7 @@ func (d *drawer) op(k Kind) (Op, bool) {
 	case Inline:
 		return o, d.inline(&o)
 	case Fault:
-		return o, !d.l.NoFaults && d.fault(&o)
+		return o, d.fault(&o)
 	default:
 		return o, d.copy(&o)
 	}
