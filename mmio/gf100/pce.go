@@ -51,7 +51,7 @@ func newPCE() *pceUnit {
 	u := &pceUnit{}
 	for i := range u.falcons {
 		f := newFalcon(pceView.spec)
-		f.started = func() { f.dest, f.mask = copyDest, copyMask }
+		f.started = func() { f.Route, f.Mask = copyDest, copyMask }
 		f.cleared = func(bits uint32) {
 			if bits&copyDispatch != 0 && u.resume != nil {
 				u.resume(i)
