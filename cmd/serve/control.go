@@ -129,10 +129,7 @@ func (c *Control) Report() (api.Report, error) {
 	}
 	times := c.cardTimes()
 	for _, e := range c.endpoints() {
-		g, err := e.Report()
-		if err != nil {
-			return r, err
-		}
+		g := e.Report()
 		g.GPU = c.complete(g.GPU, e, times)
 		r.GPUs = append(r.GPUs, g)
 	}
@@ -289,10 +286,7 @@ func (c *Control) Show(name string) (api.GPUReport, error) {
 	if err != nil {
 		return api.GPUReport{}, err
 	}
-	out, err := e.Report()
-	if err != nil {
-		return out, err
-	}
+	out := e.Report()
 	out.GPU = c.complete(out.GPU, e, c.cardTimes())
 	switch {
 	case c.Shared == nil:

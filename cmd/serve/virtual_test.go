@@ -139,8 +139,7 @@ func memoryThatCannotBeCleared(t *testing.T, by Make) {
 		_, err := client.Dial(path, nil)
 		require.Error(t, err)
 	}
-	r, err := v.Report()
-	require.NoError(t, err)
+	r := v.Report()
 	require.EqualValues(t, 1, r.Clients)
 	require.EqualValues(t, 3, r.Connections.Refused)
 	require.Zero(t, r.Connections.Panics)
@@ -165,7 +164,7 @@ func memoryThatCannotBeCleared(t *testing.T, by Make) {
 	require.NoError(t, h.Write32(vfiouser.RegionBAR0, window, somewhere))
 	require.NoError(t, h.Write32(vfiouser.RegionBAR0, pramin, secret))
 	c.set(errors.New("a stain"))
-	_, err = s.Remove("a", true)
+	_, err := s.Remove("a", true)
 	require.ErrorContains(t, err, "a stain")
 	require.NoError(t, h.Close())
 	_, err = s.try(aggregator.GuestConfig{Name: "next", VRAM: testedVRAM})
