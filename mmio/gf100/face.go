@@ -121,7 +121,6 @@ func Apertures() []mmio.Aperture {
 type unit interface {
 	bind(b *mmio.Bindings)
 	attach(s *mmio.Space)
-	reset()
 }
 
 // Face implements the units with private state: everything in BAR0 except channels, address
@@ -137,7 +136,7 @@ type Face struct {
 	graph *pgraphUnit
 	pmu   *pmuUnit
 	ces   *pceUnit
-	video *pvdecUnit
+	video []*falcon
 	vga   *prmioUnit
 	units []unit
 
@@ -164,8 +163,11 @@ func NewFace(cfg FaceConfig) (*Face, error) {
 	f.timer.clock = cfg.Clock
 	f.fecs = newFECS(len(cfg.TPCs))
 	f.graph = &pgraphUnit{face: f}
-	f.pmu, f.ces, f.video, f.vga = newPMU(), newPCE(), newPVDEC(), &prmioUnit{}
-	f.units = []unit{&f.timer, f.pmu, f.ces, f.video, f.fecs, f.graph, f.vga}
+	f.pmu, f.ces, f.vga = newPMU(), newPCE(), &prmioUnit{}
+	for _, v := range videoViews {
+		f.video = append(f.video, newFalcon(v.spec))
+	}
+	f.units = []unit{&f.timer, f.pmu, f.ces, f.fecs, f.graph, f.vga}
 	f.resets = []unitReset{
 		{enablePCE0, f.ces.falcons[0].reset}, {enablePCE1, f.ces.falcons[1].reset},
 		{enablePGRAPH, f.fecs.stop}, {enablePGRAPH, f.graph.stop}, {enablePMU, f.pmu.stop},
@@ -183,6 +185,9 @@ func (f *Face) Bind(b *mmio.Bindings) {
 	f.bindBoard(b)
 	for _, u := range f.units {
 		u.bind(b)
+	}
+	for i := range videoViews {
+		videoViews[i].bind(b, f.video[i:i+1])
 	}
 	b.OnWrite("NV_PMC_ENABLE", func(_ int, w mmio.Write) { f.disable(w.Old &^ w.New) })
 	b.OnWindow("PROM", promWindow(f.cfg.ROM))
@@ -203,8 +208,10 @@ func (f *Face) Attach(s *mmio.Space) {
 // first. The configuration space is not touched: PCI resets it on its own terms.
 func (f *Face) Reset() {
 	f.tree.reset()
-	for _, u := range f.units {
-		u.reset()
+	f.timer.reset()
+	f.vga.crtc = [256]byte{}
+	for _, c := range f.falcons() {
+		c.power()
 	}
 }
 

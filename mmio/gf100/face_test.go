@@ -2,7 +2,6 @@ package gf100
 
 import (
 	"encoding/binary"
-	"regexp"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -55,16 +54,6 @@ func bindOwner(bind *mmio.Bindings) {
 		}
 	}
 	bind.OnWindow("PRAMIN", mmio.Window{Read: func(uint32, []byte) {}, Write: func(uint32, []byte) {}})
-}
-
-func TestRowNames(t *testing.T) {
-	good := regexp.MustCompile(`^NV_[A-Z0-9_]+$`)
-	for _, blk := range Blocks() {
-		require.NotEmpty(t, blk.Source, blk.Name)
-		for _, r := range blk.Regs {
-			require.Regexp(t, good, r.Name)
-		}
-	}
 }
 
 func TestConstants(t *testing.T) {

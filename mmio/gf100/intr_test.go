@@ -79,6 +79,17 @@ func TestInterruptTreeProperty(t *testing.T) {
 	})
 }
 
+// IRQDEST's upper half keeps a controller's interrupt from the host.
+func TestFalconRouting(t *testing.T) {
+	b := newBench(t, FaceConfig{})
+	b.Write32(0x10a000, 0x40)
+	b.Write32(0x10a010, 0x40)
+	for dest, want := range map[uint32]uint32{0: 0, 0x40: intrPMU, 0x00400040: 0, 0x00800040: intrPMU} {
+		b.Write32(0x10a01c, dest)
+		require.Equal(t, want, b.Read32(0x100), "%#x", dest)
+	}
+}
+
 func TestSoftwareInterrupt(t *testing.T) {
 	b := newBench(t, FaceConfig{})
 	b.Write32(0x100, 1<<31)

@@ -73,12 +73,6 @@ func (u *pceUnit) attach(s *mmio.Space) {
 	}
 }
 
-func (u *pceUnit) reset() {
-	for _, f := range u.falcons {
-		f.power()
-	}
-}
-
 // raise leaves the refused method where the microcode does.
 func (u *pceUnit) raise(t CopyTrap) {
 	where := uint32(t.Subchannel&7)<<11 | t.Method>>2&0x7ff

@@ -87,4 +87,3 @@ func (u *prmioUnit) bind(b *mmio.Bindings) {
 }
 
 func (u *prmioUnit) attach(s *mmio.Space) { u.index = s.Cell("NV_PRMIO_CRX", 0) }
-func (u *prmioUnit) reset()               { u.crtc = [256]byte{} }

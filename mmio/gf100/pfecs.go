@@ -119,13 +119,6 @@ func (u *fecsUnit) attach(s *mmio.Space) {
 	u.newContext = s.Cell("NV_PGRAPH_PRI_FECS_NEW_CTX", 0)
 }
 
-func (u *fecsUnit) reset() {
-	u.power()
-	for _, f := range u.gpccs {
-		f.power()
-	}
-}
-
 // stop is a reset by PMC: no microcode runs, no channel is current.
 func (u *fecsUnit) stop() {
 	u.falcon.reset()

@@ -36,3 +36,14 @@ func TestFECSMailboxAliases(t *testing.T) {
 		require.Zero(t, b.Read32(0x409820+i*4)|b.Read32(0x409840+i*4))
 	}
 }
+
+// The methods of the golden context come through a port with a trigger.
+func TestMethodPort(t *testing.T) {
+	b := newBench(t, FaceConfig{})
+	var got [][3]uint32
+	b.face.OnMethod(func(class, method, data uint32) { got = append(got, [3]uint32{class, method, data}) })
+	b.Write32(0x40448c, 4)
+	b.Write32(0x404488, 0x3ffc<<14|0x9097)
+	b.Write32(0x404488, 0x80000000|0x3ffc<<14|0x9097)
+	require.Equal(t, [][3]uint32{{0x9097, 0x3ffc, 4}}, got)
+}

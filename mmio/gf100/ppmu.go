@@ -58,8 +58,6 @@ func (u *pmuUnit) attach(s *mmio.Space) {
 	u.h2d, u.d2h = s.Cell("NV_PPWR_PMU_H2D", 0), s.Cell("NV_PPWR_PMU_D2H", 0)
 }
 
-func (u *pmuUnit) reset() { u.power() }
-
 // stop is a reset by PMC: the rings do not exist until the microcode runs again.
 func (u *pmuUnit) stop() {
 	u.falcon.reset()

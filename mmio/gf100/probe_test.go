@@ -367,11 +367,6 @@ func TestAblations(t *testing.T) {
 			p.Space.Reset()
 			p.face.Reset()
 			require.Equal(t, want, p.run(), "after a reset")
-
-			require.NotEmpty(t, a.Without)
-			require.NotEmpty(t, a.Kernels)
-			require.Contains(t, []ablation.Outcome{ablation.Works, ablation.Limps, ablation.Fails, ablation.Dies}, a.Outcome)
-			require.Equal(t, a.Outcome == ablation.Works, a.Symptom == "")
 		})
 	}
 	require.Len(t, ablation.Rows, len(breaks))

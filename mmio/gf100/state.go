@@ -30,7 +30,7 @@ type FaceState struct {
 // falcons returns the controllers in the order of FaceState.
 func (f *Face) falcons() []*falcon {
 	out := []*falcon{f.pmu.falcon, f.fecs.falcon, f.ces.falcons[0], f.ces.falcons[1]}
-	out = append(out, f.video.falcons...)
+	out = append(out, f.video...)
 	return append(out, f.fecs.gpccs...)
 }
 

@@ -58,3 +58,15 @@ func TestStateRefused(t *testing.T) {
 	}
 	require.Error(t, newBench(t, FaceConfig{TPCs: []int{4}}).face.SetState(before), "another board")
 }
+
+// A saved state is not trusted: what it has beyond the registers' bits is cut.
+func TestStateIsCut(t *testing.T) {
+	a := newBench(t, FaceConfig{})
+	st := a.face.State()
+	c := &st.Falcons[0]
+	c.Tags[0], c.CodePort[0], c.DataPort[0], c.Status, c.Mask, c.BootVec = ^uint32(0), ^uint32(0), ^uint32(0), ^uint32(0), ^uint32(0), ^uint32(0)
+	require.NoError(t, a.face.SetState(st))
+	got := a.face.State().Falcons[0]
+	require.Equal(t, []uint32{tagValid | tagPage, portWritable, portWritable, falconIntrAll, falconIntrAll, bootvecBits},
+		[]uint32{got.Tags[0], got.CodePort[0], got.DataPort[0], got.Status, got.Mask, got.BootVec})
+}
