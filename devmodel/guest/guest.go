@@ -37,7 +37,6 @@ type Config struct {
 	Interrupts Interrupts    // kind of interrupt
 	Map        bool          // map what the device offers of its BARs, as QEMU does; writes wait for their replies then
 	PRAMIN     bool          // reach memory through PRAMIN alone: slow, and a check on the BARs
-	Clear      bool          // also clear memory that was not used since the reset
 	Timeout    time.Duration // for everything that is waited for; 0 means a minute
 	Client     client.Options
 }

@@ -59,8 +59,9 @@ func (g *Guest) newInstance(n uint64) (*Buffer, error) {
 	return b, b.clear(fresh)
 }
 
+// clear clears VRAM that is not fresh: a reset has cleared the rest.
 func (b *Buffer) clear(fresh bool) error {
-	if fresh && !b.g.cfg.Clear {
+	if fresh {
 		return nil
 	}
 	return b.Write(0, make([]byte, b.Size))

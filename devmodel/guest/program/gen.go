@@ -50,7 +50,7 @@ func Gen(l Limits) *rapid.Generator[Program] {
 	return rapid.Custom(func(t *rapid.T) Program {
 		p := Program{Spaces: rapid.IntRange(1, l.Spaces).Draw(t, "spaces")}
 		p.Buffers = rapid.SliceOfN(rapid.Custom(l.drawBuffer), 2, l.Buffers).Draw(t, "buffers")
-		ids := rapid.SliceOfNDistinct(rapid.IntRange(l.FirstID, l.FirstID+l.IDs-1), 1, l.Channels, rapid.ID).Draw(t, "ids")
+		ids := rapid.SliceOfNDistinct(rapid.IntRange(0, l.IDs-1), 1, l.Channels, rapid.ID).Draw(t, "ids")
 		for _, id := range ids {
 			p.Channels = append(p.Channels, drawChannel(t, id, p.Spaces))
 		}

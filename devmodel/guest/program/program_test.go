@@ -52,7 +52,6 @@ func TestProgramsMatchModelEveryWay(t *testing.T) {
 	}{
 		"multi, INTx":    {guest.Config{Access: guest.Multi, Interrupts: guest.INTx}, program.Limits{}, 10},
 		"narrow":         {guest.Config{Width: 4, RAMBase: 1 << 32, RAMPiece: 1 << 20}, program.Limits{}, 10},
-		"clearing all":   {guest.Config{Clear: true}, slow, 2},
 		"replied, none":  {guest.Config{Access: guest.Replied, Interrupts: guest.None}, slow, 8},
 		"mapped":         {guest.Config{Map: true}, program.Limits{}, 25},
 		"through PRAMIN": {guest.Config{PRAMIN: true}, slow, 8},
