@@ -67,12 +67,15 @@ func TestEventsInterrupt(t *testing.T) {
 			for reg, want := range c.shown {
 				require.Equal(t, want, rd(v, reg), "%06x", reg)
 			}
+			require.Equal(t, 1, h.edges)
+			wr(v, 0x2140, 0)
+			require.False(t, h.line.Level, "PFIFO's interrupts are off")
+			wr(v, 0x2140, ^uint32(0))
 			for reg, x := range c.ack {
 				require.True(t, h.line.Level)
 				wr(v, reg, x)
 			}
 			require.False(t, h.line.Level)
-			require.Equal(t, 1, h.edges)
 		})
 	}
 }
@@ -144,6 +147,8 @@ func TestPFIFOReset(t *testing.T) {
 	require.Equal(t, "Schedule false", calls[len(calls)-1])
 	require.Zero(t, rd(v, 0x3000+9*8))
 	require.Zero(t, rd(v, 0x2140))
+	require.Equal(t, uint32(1<<gf100.PBDMAs-1), rd(v, 0x2204))
+	require.Zero(t, rd(v, 0x4010c))
 	require.False(t, h.line.Level)
 }
 
@@ -196,11 +201,15 @@ func TestRefusedMethodsQueue(t *testing.T) {
 // TestPBDMAErrorsQueue gives a guest more errors than it has PBDMAs: each is shown once,
 // and each channel continues when its own is acknowledged.
 func TestPBDMAErrorsQueue(t *testing.T) {
-	v, c, _ := newGPU(t)
+	v, c, h := newGPU(t)
 	enableInterrupts(v)
 	for ch := range uint8(5) {
 		v.PBDMAError(gf100.PBDMAError{PBDMA: 1, Channel: ch, Intr: gf100.PBDMAIntrMethod, Method: 0x100 + uint32(ch), Data: uint32(ch)})
 	}
+	require.True(t, h.line.Level)
+	wr(v, 0x4010c, 0)
+	require.Equal(t, uint32(6), rd(v, 0x25a0), "PBDMA 0 may not interrupt")
+	wr(v, 0x4010c, ^uint32(0))
 	seen := map[uint32]bool{}
 	for range 5 {
 		mask := rd(v, 0x25a0)
@@ -211,7 +220,7 @@ func TestPBDMAErrorsQueue(t *testing.T) {
 			}
 			base := 0x40000 + i*0x2000
 			ch := rd(v, base+0x120)
-			require.Equal(t, ch, rd(v, base+0xc4))
+			require.Equal(t, []uint32{0x100 + ch, ch}, []uint32{rd(v, base+0xc0), rd(v, base+0xc4)})
 			require.False(t, seen[ch])
 			seen[ch] = true
 			wr(v, base+0xc0, passOver)
