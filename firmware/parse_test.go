@@ -51,13 +51,13 @@ func TestLeaveOneOut(t *testing.T) {
 			"0x04 bytes of data, drivers need 0x0f"},
 		{"memory PLL", firmware.Options{}, func(b []byte) { b[0x10c+11] = 5 }, "has no entry of type 04 (memory), which drivers look for", ""},
 		{"memory types", firmware.Options{}, func(b []byte) {
-			_, _, m := le(b).token(t, 'M')
+			m := le(b).token(t, 'M')
 			put(b, m+3, 0, 0)
 		}, "", "has no memory type table (M0203): drivers cannot tell the kind of memory"},
 		{"memory type entries", firmware.Options{}, func(b []byte) { b[0x1a7] = 0 }, "", "has no entries: drivers cannot tell the kind of memory"},
 		{"way of M0203", firmware.Options{}, func(b []byte) { b[0x1a8] = 7 }, "", "is searched in way 07, only 00 (by RAM strap) is known"},
 		{"PLL table", firmware.Options{}, func(b []byte) {
-			_, _, c := le(b).token(t, 'C')
+			c := le(b).token(t, 'C')
 			put(b, c, 0, 0)
 		}, "", "has no PLL table"},
 		{"DCB", firmware.Options{}, func(b []byte) { put(b, 0x36, 0, 0) }, "", "not found: drivers warn about each table they miss"},
@@ -136,7 +136,7 @@ func TestParseErrors(t *testing.T) {
 		{"DCB entries", func(b []byte) []byte { put(b, 0x302, 255, 255); return b }, 0x31b, "DCB entries: its 0xfe01 bytes end at 0x01011c, the file at 0x002000"},
 		{"PLL entries too small", func(b []byte) []byte { b[0x10a] = 4; return b }, 0x10a, "PLL table: entries of 0x04 bytes, at least 0x0b are needed"},
 		{"PLL table outside", func(b []byte) []byte {
-			_, _, c := le(b).token(t, 'C')
+			c := le(b).token(t, 'C')
 			put(b, c, 0xfe, 0x1f, 0, 0)
 			return b
 		}, 0x1ffe, "PLL table: its 0x4 bytes end at 0x002002"},
@@ -165,12 +165,12 @@ func TestParseWarnings(t *testing.T) {
 			return fix(b)
 		}, 0xffff, "its 0x2 bytes end at 0x010001"},
 		{"PLL version", func(b []byte) []byte {
-			_, _, c := le(b).token(t, 'C')
+			c := le(b).token(t, 'C')
 			b[le(b).u32(c)] = 0x30
 			return fix(b)
 		}, 0x108, "version 30 is not understood"},
 		{"script cut short", func(b []byte) []byte {
-			_, _, init := le(b).token(t, 'I')
+			init := le(b).token(t, 'I')
 			put(b, le(b).u16(init), 0xfe, 0x1f)
 			put(b, 0x1ffe, 0x6e)
 			return fix(b)
