@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -66,15 +67,11 @@ func (g *Guest) NewChannel(id int, s *Space) (*Channel, error) {
 
 // NewChannelWith is NewChannel with choices.
 func (g *Guest) NewChannelWith(id int, s *Space, cfg ChannelConfig) (*Channel, error) {
-	if id < 0 || id >= channelsOfCard || g.channels[id] != nil {
-		return nil, fmt.Errorf("guest: channel %d cannot be made: it exists, or is not one of 0 to %d", id, channelsOfCard-1)
+	if id < 0 || id >= gf100.Channels || g.channels[id] != nil {
+		return nil, fmt.Errorf("guest: channel %d cannot be made: it exists, or is not one of 0 to %d", id, gf100.Channels-1)
 	}
-	if cfg.RingLog2 == 0 {
-		cfg.RingLog2 = defaultRing
-	}
-	if cfg.Push == 0 {
-		cfg.Push = defaultPush
-	}
+	cfg.RingLog2 = cmp.Or(cfg.RingLog2, defaultRing)
+	cfg.Push = cmp.Or(cfg.Push, defaultPush)
 	ch := &Channel{ID: id, Space: s, g: g, cfg: cfg}
 	if err := ch.build(); err != nil {
 		return nil, fmt.Errorf("guest: channel %d: %w", id, err)
@@ -199,7 +196,7 @@ func (ch *Channel) Start() error {
 func (g *Guest) commitRunlist() error {
 	var raw []byte
 	n := uint32(0)
-	for id := range channelsOfCard {
+	for id := range gf100.Channels {
 		if ch := g.channels[id]; ch != nil && ch.on {
 			raw = le.AppendUint32(le.AppendUint32(raw, uint32(id)), 4)
 			n++

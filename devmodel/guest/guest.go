@@ -1,12 +1,12 @@
 package guest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"time"
 
-	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/vfiouser"
 	"github.com/umbra-gpu/umbra/vfiouser/client"
 )
@@ -42,20 +42,10 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	if c.RAM == 0 {
-		c.RAM = 16 << 20
-	}
-	c.RAM = pages(c.RAM)
-	if c.RAMPiece == 0 {
-		c.RAMPiece = c.RAM
-	}
-	c.RAMPiece = pages(c.RAMPiece)
-	if c.Width == 0 {
-		c.Width = 8
-	}
-	if c.Timeout == 0 {
-		c.Timeout = time.Minute
-	}
+	c.RAM = pages(cmp.Or(c.RAM, 16<<20))
+	c.RAMPiece = pages(cmp.Or(c.RAMPiece, c.RAM))
+	c.Width = cmp.Or(c.Width, 8)
+	c.Timeout = cmp.Or(c.Timeout, time.Minute)
 	return c
 }
 
@@ -278,7 +268,7 @@ func (p *pause) next() bool {
 	return true
 }
 
-// rd8 and its kin reach the configuration space.
+// cfgRead reads n bytes of the configuration space.
 func (g *Guest) cfgRead(off uint64, n int) uint32 {
 	var b [4]byte
 	g.bus.read(config, off, b[:n])
@@ -290,6 +280,3 @@ func (g *Guest) cfgWrite(off uint64, v uint32, n int) {
 }
 
 func (g *Guest) command(v uint32) { g.cfgWrite(pciCommand, v, 2) }
-
-// channelsOfCard is how many channels there are.
-const channelsOfCard = gf100.Channels

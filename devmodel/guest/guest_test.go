@@ -96,31 +96,6 @@ func TestViewLimit(t *testing.T) {
 	require.Equal(t, shadowpt.VMLimitExceeded, stopped.Fault.Reason)
 }
 
-// A channel waits for another's semaphore, and for the processor's.
-func TestSemaphoresBetweenChannels(t *testing.T) {
-	g := attach(t, guest.Config{})
-	s, a := channel(t, g, 1)
-	b, err := g.NewChannel(2, s)
-	require.NoError(t, err)
-	sem := buffer(t, g, s, srcVA, 4096, true, guest.Small)
-	clear(sem.Data)
-	var p guest.Push
-	require.NoError(t, a.Submit(p.Semaphore(srcVA, 1, guest.SemAcquireGE|guest.SemSwitch).Semaphore(srcVA+16, 7, guest.SemRelease|guest.SemOneWord).Words...))
-	fa, err := a.Fence()
-	require.NoError(t, err)
-	var q guest.Push
-	require.NoError(t, b.Submit(q.Semaphore(srcVA+16, 7, guest.SemAcquire|guest.SemSwitch).Words...))
-	fb, err := b.Fence()
-	require.NoError(t, err)
-	done, err := fb.Done()
-	require.NoError(t, err)
-	require.False(t, done)
-	require.NoError(t, sem.Write(0, []byte{1}))
-	require.NoError(t, g.Wait(fb))
-	require.NoError(t, g.Wait(fa))
-	require.Equal(t, byte(7), sem.Data[16])
-}
-
 func TestReset(t *testing.T) {
 	for _, irq := range []guest.Interrupts{guest.MSI, guest.INTx, guest.None} {
 		g := attach(t, guest.Config{Interrupts: irq})

@@ -1,6 +1,8 @@
 package program
 
 import (
+	"cmp"
+
 	"pgregory.net/rapid"
 
 	"github.com/umbra-gpu/umbra/devmodel/guest"
@@ -19,14 +21,11 @@ type Limits struct {
 }
 
 func (l Limits) withDefaults() Limits {
-	for _, f := range []struct {
-		v   *int
-		def int
-	}{{&l.Ops, 40}, {&l.Buffers, 6}, {&l.Spaces, 2}, {&l.Channels, 3}, {&l.IDs, 100}} {
-		if *f.v == 0 {
-			*f.v = f.def
-		}
-	}
+	l.Ops = cmp.Or(l.Ops, 40)
+	l.Buffers = cmp.Or(l.Buffers, 6)
+	l.Spaces = cmp.Or(l.Spaces, 2)
+	l.Channels = cmp.Or(l.Channels, 3)
+	l.IDs = cmp.Or(l.IDs, 100)
 	return l
 }
 
