@@ -108,15 +108,15 @@ func TestWritesReachTheCard(t *testing.T) {
 		writes []write
 		want   []string
 	}{
-		{"runlist", []write{{0x2270, 0x30000123}, {0x2274, 0x01f00002}}, []string{"Runlist 805306659 32505858"}},
-		{"invalidate", []write{{0x100cb8, 0x1234560}, {0x100cbc, 0x80000001}}, []string{"Invalidate 19088736 2147483649"}},
+		{"runlist", []write{{0x2270, 0x30000123}, {0x2274, 0x01f00002}}, []string{"Runlist 0x30000123 0x1f00002"}},
+		{"invalidate", []write{{0x100cb8, 0x1234560}, {0x100cbc, 0x80000001}}, []string{"Invalidate 0x1234560 0x80000001"}},
 		{"fault trigger", []write{{0x2a30 + 4*gf100.EngineCE0, 0x100 | gf100.EngineCE0}, {0x2a30, 0xff}}, []string{"TriggerFault 4"}},
 		{"PFIFO on", []write{{0x2200, 1}}, []string{"Schedule true"}},
 		{"another runlist kept from running", []write{{0x2200, 1}, {0x2630, 2}}, []string{"Schedule true", "Schedule true"}},
 		{"the runlist kept from running", []write{{0x2200, 1}, {0x2630, 3}, {0x2630, 0}},
 			[]string{"Schedule true", "Schedule false", "Schedule true"}},
 		{"channel", []write{{0x3000 + 9*8, 0xc0000123}, {0x3004 + 9*8, 1}, {0x3004 + 9*8, 0}, {0x3000 + 9*8, 0}},
-			[]string{"Bind 9 3221225763", "Enable 9 true", "Enable 9 false", "Bind 9 0"}},
+			[]string{"Bind 9 0xc0000123", "Enable 9 true", "Enable 9 false", "Bind 9 0x0"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			v, card, _ := newGPU(t)
@@ -142,7 +142,7 @@ func TestPFIFOReset(t *testing.T) {
 	c.took()
 	wr(v, 0x200, ^uint32(gf100.EnablePFIFO))
 	calls := c.took("Bind", "Enable", "Schedule")
-	require.Contains(t, calls, "Bind 9 0")
+	require.Contains(t, calls, "Bind 9 0x0")
 	require.Contains(t, calls, "Enable 9 false")
 	require.Equal(t, "Schedule false", calls[len(calls)-1])
 	require.Zero(t, rd(v, 0x3000+9*8))
@@ -310,7 +310,7 @@ func TestResetForgets(t *testing.T) {
 	require.NoError(t, v.Reset())
 	reset := slices.Index(c.calls, "Reset")
 	require.GreaterOrEqual(t, reset, 0)
-	require.Equal(t, []string{"SetBlock 1 0", "SetBlock 3 0"}, c.calls[reset-2:reset], "BAR1 and BAR3 show no tables")
+	require.Equal(t, []string{"SetBlock 1 0x0", "SetBlock 3 0x0"}, c.calls[reset-2:reset], "BAR1 and BAR3 show no tables")
 	for _, window := range []string{"SetPRAMIN", "SetPollArea", "Schedule false"} { // they follow the registers
 		require.Contains(t, c.calls[reset:], window)
 	}

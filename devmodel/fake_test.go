@@ -22,8 +22,14 @@ type fakeCard struct {
 	fault          *gf100.MMUFault
 }
 
-func (c *fakeCard) call(words ...any) {
-	c.calls = append(c.calls, strings.TrimSpace(fmt.Sprintln(words...)))
+func (c *fakeCard) call(method string, args ...any) {
+	for _, x := range args {
+		if v, register := x.(uint32); register {
+			x = fmt.Sprintf("%#x", v)
+		}
+		method = fmt.Sprint(method, " ", x)
+	}
+	c.calls = append(c.calls, method)
 }
 
 // took returns the calls of some methods since the last took.
