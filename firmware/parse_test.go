@@ -134,7 +134,8 @@ func TestParseErrors(t *testing.T) {
 		{"DCB outside", func(b []byte) []byte { put(b, 0x36, 0x00, 0x20); return b }, 0x2000, "DCB: its 0xa bytes end at 0x00200a, the file at 0x002000 (pointer at 0x000036)"},
 		{"DCB header", func(b []byte) []byte { b[0x301] = 10; return b }, 0x301, "DCB: header of 0x0a bytes, at least 0x17 are needed"},
 		{"DCB entries", func(b []byte) []byte { put(b, 0x302, 255, 255); return b }, 0x31b, "DCB entries: its 0xfe01 bytes end at 0x01011c, the file at 0x002000"},
-		{"PLL entries too small", func(b []byte) []byte { b[0x10a] = 4; return b }, 0x10a, "PLL table: entries of 0x04 bytes, at least 0x0b are needed"},
+		{"PLL entries too small", func(b []byte) []byte { b[0x10a] = 4; return b }, 0x10a,
+			"PLL table: entries of 0x04 bytes, at least 0x0b are needed"},
 		{"PLL table outside", func(b []byte) []byte {
 			c := le(b).token(t, 'C')
 			put(b, c, 0xfe, 0x1f, 0, 0)

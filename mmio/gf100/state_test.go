@@ -63,8 +63,9 @@ func TestStateRefused(t *testing.T) {
 func TestStateIsCut(t *testing.T) {
 	a := newBench(t, FaceConfig{})
 	st := a.face.State()
+	const ones = ^uint32(0)
 	c := &st.Falcons[0]
-	c.Tags[0], c.CodePort[0], c.DataPort[0], c.Status, c.Mask, c.BootVec = ^uint32(0), ^uint32(0), ^uint32(0), ^uint32(0), ^uint32(0), ^uint32(0)
+	c.Tags[0], c.CodePort[0], c.DataPort[0], c.Status, c.Mask, c.BootVec = ones, ones, ones, ones, ones, ones
 	require.NoError(t, a.face.SetState(st))
 	got := a.face.State().Falcons[0]
 	require.Equal(t, []uint32{tagValid | tagPage, portWritable, portWritable, falconIntrAll, falconIntrAll, bootvecBits},
