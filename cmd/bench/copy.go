@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/umbra-gpu/umbra/cmd/config"
 	"github.com/umbra-gpu/umbra/devmodel/guest"
 )
 
@@ -14,8 +15,8 @@ var copies = scenario{
 	cases: func(quick bool) (out []testCase) {
 		for _, n := range pick(quick, []uint64{4 << 10, 1 << 20}, []uint64{4 << 10, 64 << 10, 1 << 20, 16 << 20, 64 << 20}) {
 			for _, e := range guest.CopyEngines {
-				out = append(out, alone(fmt.Sprintf("size=%s/engine=%v", bytesName(n), e), 2*n+1<<20, func(t *take, g *guest.Guest) {
-					copyBothWays(t, g, e, n)
+				out = append(out, alone(fmt.Sprintf("size=%v/engine=%v", config.Size(n), e), 2*n+1<<20, func(t *take, g *guest.Guest) {
+					copyBothWays(t, newCopier(g, n), e)
 				}))
 			}
 		}
@@ -29,28 +30,24 @@ const (
 	copyRounds = 32
 )
 
-func copyBothWays(t *take, g *guest.Guest, e guest.Engine, n uint64) {
+func copyBothWays(t *take, c *copier, e guest.Engine) {
+	n := uint64(len(c.src.Data))
 	rounds := min(max(copyBytes/n, 1), copyRounds)
-	c := newCopier(g, n)
-	pattern(c.src.Data, n)
 	var all time.Duration
-	for _, way := range []struct {
-		name     string
-		dst, src uint64
-	}{{"to-vram", vaVRAM, vaSource}, {"from-vram", vaBack, vaVRAM}} {
-		took := t.phase(way.name, func() {
+	way := func(name string, dst, src uint64) {
+		took := t.phase(name, func() {
 			for range rounds {
-				must(c.ch.Copy(e, way.dst, way.src, n))
+				must(c.ch.Copy(e, dst, src, n))
 			}
 			must(c.ch.Finish())
-			settle(g)
+			settle(c.g)
 		})
-		t.metric(way.name+"-B/s", float64(n*rounds)/took.Seconds())
+		t.metric(name+"-B/s", float64(n*rounds)/took.Seconds())
 		all += took
 	}
-	if !bytes.Equal(c.src.Data, c.back.Data) {
-		must(errBytes)
-	}
+	way("to-vram", vaVRAM, vaSource)
+	way("from-vram", vaBack, vaVRAM)
+	c.verify(n)
 	at := time.Now()
 	for range 2 * rounds {
 		copy(c.back.Data, c.src.Data)
@@ -70,8 +67,16 @@ func newCopier(g *guest.Guest, n uint64) *copier {
 	c := &copier{g: g, src: mapped(g, s, vaSource, n, true)}
 	mapped(g, s, vaVRAM, n, false)
 	c.back = mapped(g, s, vaBack, n, true)
+	pattern(c.src.Data, n)
 	c.ch = get(g.NewChannel(1, s))
 	must(c.ch.Finish()) // the first submission binds the engines
 	settle(g)
 	return c
+}
+
+// verify compares the first n bytes.
+func (c *copier) verify(n uint64) {
+	if !bytes.Equal(c.src.Data[:n], c.back.Data[:n]) {
+		must(errBytes)
+	}
 }

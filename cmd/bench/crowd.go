@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"bytes"
 	"fmt"
 	"slices"
 	"sync"
@@ -17,7 +16,7 @@ var crowd = scenario{
 		for _, n := range pick(quick, []int{1, 4}, []int{1, 2, 4, 8, 16, 32}) {
 			out = append(out, testCase{
 				name: fmt.Sprint("guests=", n), shape: shape{card: 3 << 30, gpus: n, vram: 64 << 20}, virtual: true,
-				prepare: func(t *take) any { return attachAll(t) },
+				prepare: attachAll,
 				run:     func(t *take) { together(t, t.state.([]*copier), rounds) },
 			})
 		}
@@ -32,32 +31,32 @@ const (
 	crowdTouched = 32 * crowdBytes
 )
 
-// attachAll attaches one guest to each endpoint.
-func attachAll(t *take) (all []*copier) {
-	each := crowdTouched / uint64(len(t.server.endpoints))
-	for i := range t.server.endpoints {
-		all = append(all, newCopier(t.attach(i, 2*each+1<<20), each))
-		pattern(all[i].src.Data, uint64(i))
+// attachAll attaches one guest to each GPU.
+func attachAll(s *server) any {
+	var all []*copier
+	each := uint64(crowdTouched / s.gpus)
+	for i := range s.gpus {
+		all = append(all, newCopier(s.attach(i, 2*each+1<<20), each))
+		pattern(all[i].src.Data, uint64(i)) // other bytes than a neighbour's
 	}
 	return all
 }
 
 // copies copies to VRAM and back, and verifies the bytes. Each round costs the same traps.
 func (c *copier) copies(rounds int) {
-	for i := range rounds {
-		at := uint64(i) * crowdBytes % uint64(len(c.src.Data))
+	size := uint64(len(c.src.Data))
+	for i := range uint64(rounds) {
+		at := i * crowdBytes % size
 		must(c.ch.Copy(guest.M2MF, vaVRAM+at, vaSource+at, crowdBytes), c.ch.Copy(guest.M2MF, vaBack+at, vaVRAM+at, crowdBytes), c.ch.FinishByEvent())
 	}
 	settle(c.g)
-	if n := min(rounds*crowdBytes, len(c.src.Data)); !bytes.Equal(c.src.Data[:n], c.back.Data[:n]) {
-		must(errBytes)
-	}
+	c.verify(min(uint64(rounds)*crowdBytes, size))
 }
 
 // together has all guests copy at once, each in a goroutine that ends with it.
 func together(t *take, all []*copier, rounds int) {
 	each, errs := make([]float64, len(all)), make([]error, len(all))
-	took := t.phase("together", func() {
+	took := t.phase("", func() {
 		var wait sync.WaitGroup
 		at := time.Now()
 		for i, c := range all {

@@ -10,7 +10,7 @@ var probe = scenario{
 	name: "probe", about: "a driver attaches, resets the GPU and brings it up; in machines it is nouveau",
 	inMachine: (*life).probe,
 	cases: func(bool) []testCase {
-		return []testCase{{name: "bring-up", shape: common, run: func(t *take) { t.phase("probe", func() { t.attach(0, 0) }) }}}
+		return []testCase{{name: "bring-up", shape: common, run: func(t *take) { t.phase("", func() { t.attach(0, 0) }) }}}
 	},
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 
+	"github.com/umbra-gpu/umbra/cmd/config"
 	"github.com/umbra-gpu/umbra/devmodel/guest"
 )
 
@@ -12,7 +13,7 @@ var program = scenario{
 	cases: func(quick bool) (out []testCase) {
 		for _, work := range pick(quick, []uint64{4 << 20, 32 << 20}, []uint64{8 << 20, 64 << 20, 512 << 20, 4 << 30}) {
 			for _, n := range pick(quick, []uint64{0, 1 << 20}, []uint64{0, 64 << 10, 1 << 20, 16 << 20, 64 << 20}) {
-				out = append(out, alone(fmt.Sprintf("work=%s/data=%s", bytesName(work), bytesName(n)), 2*n+1<<20, func(t *take, g *guest.Guest) {
+				out = append(out, alone(fmt.Sprintf("work=%v/data=%v", config.Size(work), config.Size(n)), 2*n+1<<20, func(t *take, g *guest.Guest) {
 					runProgram(t, g, work, n)
 				}))
 			}
