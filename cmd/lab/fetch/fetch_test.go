@@ -25,7 +25,7 @@ func TestMakeOnce(t *testing.T) {
 	for range 8 {
 		wg.Go(func() {
 			var k Kernel
-			err := c.make(t.Context(), dir, &k, nil, func(tmp string) error {
+			err := c.make(t.Context(), "it", dir, &k, nil, func(tmp string) error {
 				fills.Add(1)
 				k.Release = "one"
 				time.Sleep(20 * time.Millisecond)
@@ -67,16 +67,16 @@ func TestMakeFails(t *testing.T) {
 	dir := c.path("thing")
 	var k Kernel
 	boom := errors.New("boom")
-	require.ErrorIs(t, c.make(t.Context(), dir, &k, nil, func(string) error { return boom }), boom)
+	require.ErrorIs(t, c.make(t.Context(), "it", dir, &k, nil, func(string) error { return boom }), boom)
 	require.False(t, exists(dir))
 
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "half"), 0o755))          // no stamp in it
 	require.NoError(t, os.MkdirAll(c.path("tmp", "out", "left behind"), 0o755)) // of a process that died
-	require.NoError(t, c.make(t.Context(), dir, &k, nil, func(string) error { return nil }))
+	require.NoError(t, c.make(t.Context(), "it", dir, &k, nil, func(string) error { return nil }))
 	require.False(t, exists(filepath.Join(dir, "half")))
 	require.False(t, exists(filepath.Join(dir, "left behind")))
 	require.False(t, exists(c.path("tmp")))
-	require.True(t, stamped(dir, &k))
+	require.True(t, stamped(dir, &k, nil))
 }
 
 // A folder that lacks a package is filled anew; one with more packages stays.
@@ -84,18 +84,18 @@ func TestMorePackages(t *testing.T) {
 	c := &Cache{Dir: t.TempDir()}
 	fill := func(names ...string) (filled bool) {
 		var m Mesa
-		require.NoError(t, c.make(t.Context(), c.path("thing"), &m, names, func(string) error {
+		require.NoError(t, c.make(t.Context(), "it", c.path("thing"), &m, names, func(string) error {
 			filled = true
 			for _, n := range names {
 				m.Packages = append(m.Packages, Package{Name: n, Version: "1"})
 			}
 			return nil
 		}))
-		require.True(t, stamped(c.path("thing"), &m, names...))
+		require.True(t, stamped(c.path("thing"), &m, names))
 		return filled
 	}
 	require.True(t, fill("mesa"))
-	require.False(t, stamped(c.path("thing"), new(Mesa), "mesa", "piglit"))
+	require.False(t, stamped(c.path("thing"), new(Mesa), []string{"mesa", "piglit"}))
 	require.True(t, fill("mesa", "piglit"))
 	require.False(t, fill("mesa"))
 }
