@@ -63,7 +63,6 @@ type Run struct {
 	Ledger     []sched.Entry   `json:"ledger,omitempty"`
 	Runtimes   []time.Duration `json:"runtimes_ns,omitempty"` // of a sweep
 	Flatness   float64         `json:"flatness,omitempty"`    // longest runtime less the shortest, by the median
-	Slope      float64         `json:"slope,omitempty"`       // of runtimes by their median, over the whole axis
 }
 
 // Client is the result of one process.
@@ -205,20 +204,5 @@ func (s *simulation) sweep(run *Run) error {
 	sorted := slices.Sorted(slices.Values(run.Runtimes))
 	median := float64(sorted[len(sorted)/2])
 	run.Flatness = float64(sorted[len(sorted)-1]-sorted[0]) / median
-	run.Slope = slope(s.At, run.Runtimes, median)
 	return nil
-}
-
-// slope is that of the line of least squares, over the whole axis.
-func slope(at []float64, runtimes []time.Duration, median float64) float64 {
-	n, sx, sy, sxx, sxy := float64(len(at)), 0.0, 0.0, 0.0, 0.0
-	for i, x := range at {
-		y := float64(runtimes[i]) / median
-		sx, sy, sxx, sxy = sx+x, sy+y, sxx+x*x, sxy+x*y
-	}
-	d := n*sxx - sx*sx
-	if d == 0 {
-		return 0
-	}
-	return (n*sxy - sx*sy) / d * (slices.Max(at) - slices.Min(at))
 }

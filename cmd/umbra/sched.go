@@ -63,14 +63,14 @@ func simulationText(r *simulate.Report) string {
 	var b strings.Builder
 	b.WriteString(strings.TrimSuffix(r.Name+": "+strings.TrimSpace(r.About), ": ") + "\n")
 	if r.Axis != "" {
-		head := "policy\tflatness\tslope"
+		head := "policy\tflatness"
 		for _, at := range r.At {
 			head += fmt.Sprintf("\t%g", at)
 		}
 		t := newTable(&b, "Runtime of the program by the "+r.Axis, head)
 		for i := range r.Runs {
 			x := &r.Runs[i]
-			row := fmt.Sprintf("%s\t%.2f %%\t%+.3f", x.Policy, 100*x.Flatness, x.Slope)
+			row := fmt.Sprintf("%s\t%.2f %%", x.Policy, 100*x.Flatness)
 			for _, d := range x.Runtimes {
 				row += "\t" + short(d).String()
 			}
