@@ -140,38 +140,6 @@ func Ensure(ctx context.Context, progress io.Writer, mesa string, kernels ...str
 	return out, nil
 }
 
-// downloads are the sizes of what is fetched, in MB, with the package lists counted to
-// QEMU. They are for people who decide whether to wait; other kernels count as the
-// largest.
-var downloads = map[string]int{"qemu": 58, "mesa": 112, "6.1": 71, "6.12": 109, "7.2": 175}
-
-// Missing returns how many MB machines with these kernels still need to fetch, about. mesa is
-// as in Config.
-func Missing(ctx context.Context, mesa string, kernels ...string) (mb int, err error) {
-	dir, err := fetch.DefaultDir()
-	if err != nil {
-		return 0, err
-	}
-	cache := &fetch.Cache{Dir: dir, Offline: true}
-	if _, err := cache.QEMU(ctx); errors.Is(err, fetch.ErrNotFetched) {
-		mb += downloads["qemu"]
-	}
-	if mesa != "" {
-		if _, err := cache.Mesa(ctx, mesa); errors.Is(err, fetch.ErrNotFetched) {
-			mb += downloads["mesa"]
-		}
-	}
-	for _, k := range kernels {
-		if _, err := cache.Kernel(ctx, k); errors.Is(err, fetch.ErrNotFetched) {
-			if k == "" {
-				k = fetch.DefaultKernel
-			}
-			mb += cmp.Or(downloads[k], downloads["7.2"])
-		}
-	}
-	return mb, nil
-}
-
 func assets(ctx context.Context, cfg Config) (Assets, error) {
 	dir, err := fetch.DefaultDir()
 	if err != nil {

@@ -2,6 +2,7 @@ package lab
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -168,23 +169,21 @@ func (vm *VM) spawn() error {
 
 // acceptAll waits for QEMU to connect to each of its sockets.
 func acceptAll(ctx context.Context, ended <-chan struct{}, ls []*net.UnixListener) (conns []net.Conn, err error) {
-	stop := make(chan struct{})
-	watcher := make(chan error, 1)
+	stop, watched := make(chan struct{}), make(chan struct{})
+	var cause error
 	go func() {
-		var err error
+		defer close(watched)
 		select {
 		case <-ctx.Done():
-			err = context.Cause(ctx)
+			cause = context.Cause(ctx)
 		case <-ended:
-			err = errors.New("it ended")
+			cause = errors.New("it ended")
 		case <-stop:
+			return
 		}
-		if err != nil {
-			for _, l := range ls {
-				l.SetDeadline(time.Unix(1, 0)) // Accept returns
-			}
+		for _, l := range ls {
+			l.SetDeadline(time.Unix(1, 0)) // Accept returns
 		}
-		watcher <- err
 	}()
 	for _, l := range ls {
 		var c net.Conn
@@ -194,25 +193,25 @@ func acceptAll(ctx context.Context, ended <-chan struct{}, ls []*net.UnixListene
 		conns = append(conns, c)
 	}
 	close(stop)
-	if cause := <-watcher; cause != nil && err != nil {
-		err = cause
-	}
+	<-watched
 	if err != nil {
-		for _, c := range conns {
-			c.Close()
-		}
-		return nil, err
+		closeAll(conns)
+		return nil, cmp.Or(cause, err)
 	}
 	return conns, nil
+}
+
+func closeAll(conns []net.Conn) {
+	for _, c := range conns {
+		c.Close()
+	}
 }
 
 // read starts the readers, and a goroutine that awaits them and the process.
 func (vm *VM) read(conns []net.Conn) error {
 	log, err := os.Create(filepath.Join(vm.logs, "console.log"))
 	if err != nil {
-		for _, c := range conns {
-			c.Close()
-		}
+		closeAll(conns)
 		return fmt.Errorf("lab: %w", err)
 	}
 	vm.agent, vm.monitor = newAgent(conns[1]), conns[2]
@@ -223,9 +222,7 @@ func (vm *VM) read(conns []net.Conn) error {
 	go func() {
 		<-vm.proc.Ended
 		readers.Wait() // QEMU's end has ended their connections
-		for _, c := range conns {
-			c.Close()
-		}
+		closeAll(conns)
 		log.Close()
 		close(vm.done)
 	}()
@@ -281,20 +278,18 @@ func (vm *VM) WaitConsole(ctx context.Context, text string, from int) (ConsoleLi
 }
 
 // KernelLog returns the guest's kernel log since boot, with levels.
-func (vm *VM) KernelLog(ctx context.Context) ([]LogLine, error) {
-	return kernelLog(ctx, vm.agent, proto.KmsgArgs{})
-}
+func (vm *VM) KernelLog(ctx context.Context) ([]LogLine, error) { return vm.KernelLogAfter(ctx, 0) }
 
-// KernelLogAfter returns the guest's kernel log after a record: see proto.MarkResult.
+// KernelLogAfter returns the guest's kernel log after a record: see proto.MarkResult. 0 is all.
 func (vm *VM) KernelLogAfter(ctx context.Context, seq uint64) ([]LogLine, error) {
-	return kernelLog(ctx, vm.agent, proto.KmsgArgs{AfterSeq: &seq})
-}
-
-func kernelLog(ctx context.Context, agent *Agent, args proto.KmsgArgs) ([]LogLine, error) {
+	var args proto.KmsgArgs
+	if seq > 0 {
+		args.AfterSeq = &seq
+	}
 	var out []LogLine
 	for {
 		var res proto.KmsgResult
-		if err := agent.Call(ctx, proto.CmdKmsg, args, &res); err != nil {
+		if err := vm.agent.Call(ctx, proto.CmdKmsg, args, &res); err != nil {
 			return out, err
 		}
 		for _, r := range res.Records {
@@ -314,28 +309,18 @@ var errSilent = errors.New("silent")
 // Config.BootTimeout.
 func (vm *VM) ready(ctx context.Context, n int) error {
 	began := time.Now()
-	ctx, giveUp := context.WithCancelCause(ctx)
-	watched := make(chan struct{})
-	go func() {
-		defer close(watched)
-		for from := len(vm.console.all()); ; {
-			quiet, cancel := context.WithTimeoutCause(ctx, vm.cfg.BootTimeout, errSilent)
-			_, next, err := vm.console.wait(quiet, from, func(ConsoleLine) bool { return true })
-			cancel()
-			if errors.Is(err, errSilent) {
-				giveUp(fmt.Errorf("the guest was not up after %v: the console was silent for %v",
-					time.Since(began).Round(time.Millisecond), vm.cfg.BootTimeout))
-			}
-			if err != nil {
-				return
-			}
-			from = next
+	for {
+		lines := len(vm.console.all())
+		quiet, cancel := context.WithTimeoutCause(ctx, vm.cfg.BootTimeout, errSilent)
+		_, err := vm.agent.Ready(quiet, n)
+		cancel()
+		if !errors.Is(err, errSilent) {
+			return err
 		}
-	}()
-	_, err := vm.agent.Ready(ctx, n)
-	giveUp(nil)
-	<-watched
-	return err
+		if len(vm.console.all()) == lines {
+			return fmt.Errorf("the guest was not up after %v: the console was silent for %v", time.Since(began).Round(time.Millisecond), vm.cfg.BootTimeout)
+		}
+	}
 }
 
 // Reset resets the machine and waits until the guest is up again. It needs

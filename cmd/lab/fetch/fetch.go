@@ -36,11 +36,7 @@ const EnvCache = "UMBRA_CACHE"
 type Cache struct {
 	Dir      string
 	Progress io.Writer // lines for a person who waits; nil for none
-	Offline  bool      // fail with ErrNotFetched in place of fetching or building
 }
-
-// ErrNotFetched means that something is missing in a cache that is Offline.
-var ErrNotFetched = errors.New("not fetched yet")
 
 // DefaultDir is the cache folder that the environment asks for.
 func DefaultDir() (string, error) {
@@ -83,9 +79,6 @@ func stamped(dir string, v any, packages []string) bool {
 func (c *Cache) make(ctx context.Context, what, dir string, stamp any, packages []string, fill func(tmp string) error) error {
 	if stamped(dir, stamp, packages) {
 		return nil
-	}
-	if c.Offline {
-		return fmt.Errorf("%s: %w", what, ErrNotFetched)
 	}
 	unlock, err := Lock(ctx, c.path("fetch.lock"), func() { c.printf("waiting for another process that fills %s", c.Dir) })
 	if err != nil {

@@ -40,27 +40,6 @@ func TestMakeOnce(t *testing.T) {
 	require.EqualValues(t, 1, fills.Load())
 }
 
-// A cache that is offline has what is there and asks for nothing else.
-func TestOffline(t *testing.T) {
-	t.Setenv(EnvQEMU, "")
-	t.Setenv(EnvKernel, "")
-	c := &Cache{Dir: t.TempDir(), Offline: true}
-	_, err := c.QEMU(t.Context())
-	require.ErrorIs(t, err, ErrNotFetched)
-	_, err = c.Kernel(t.Context(), "")
-	require.ErrorIs(t, err, ErrNotFetched)
-	_, err = c.LibVFIOUser(t.Context())
-	require.ErrorIs(t, err, ErrNotFetched)
-	left, err := os.ReadDir(c.Dir)
-	require.NoError(t, err)
-	require.Empty(t, left)
-	require.NoError(t, os.MkdirAll(c.path("kernels", DefaultKernel), 0o755))
-	require.NoError(t, os.WriteFile(c.path("kernels", DefaultKernel, stampFile), []byte(`{"release":"6.12.1"}`), 0o600))
-	k, err := c.Kernel(t.Context(), "")
-	require.NoError(t, err)
-	require.Equal(t, "6.12.1", k.Release)
-}
-
 // The remains of a failed fetch do not count as fetched.
 func TestMakeFails(t *testing.T) {
 	c := &Cache{Dir: t.TempDir()}
