@@ -292,9 +292,7 @@ func (vm *VM) KernelLogAfter(ctx context.Context, seq uint64) ([]LogLine, error)
 		if err := vm.agent.Call(ctx, proto.CmdKmsg, args, &res); err != nil {
 			return out, err
 		}
-		for _, r := range res.Records {
-			out = append(out, fromRecord(r))
-		}
+		out = append(out, res.Records...)
 		if !res.More || len(res.Records) == 0 {
 			return out, nil
 		}

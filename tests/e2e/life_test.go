@@ -183,9 +183,9 @@ func (b *fixture) suspend(k kernel, cycles int) {
 	for _, line := range b.requireClean(k, mark, 0) {
 		switch {
 		case strings.Contains(line.Text, "Waking up from system sleep state S3"):
-			woken = line.Time
+			woken = line.Time()
 		case strings.Contains(line.Text, "PM: suspend exit"):
-			resumes = append(resumes, line.Time-woken)
+			resumes = append(resumes, line.Time()-woken)
 		}
 	}
 	require.NotZero(b.t, woken)
