@@ -56,16 +56,10 @@ $at, until its first process, which needs requests, has ended.
 
 // file is a plan as YAML.
 type file struct {
-	Name     string            `yaml:"name"`
-	About    string            `yaml:"about"`
-	Duration time.Duration     `yaml:"duration"`
-	Seed     uint64            `yaml:"seed"`
+	Header   `yaml:",inline"`
 	Set      map[string]string `yaml:"set"`
 	Policies []string          `yaml:"policies"`
 	Guests   []model.Node      `yaml:"guests"`
-
-	Axis string    `yaml:"axis"` // of a sweep
-	At   []float64 `yaml:"at"`   // what $at in the text stands for
 }
 
 //go:embed presets.yaml
@@ -94,16 +88,18 @@ func (o *Options) Plan() (*Plan, error) {
 		return nil, err
 	}
 	f := files[0]
-	p := &Plan{Name: f.Name, About: f.About, Axis: f.Axis, At: f.At, Duration: defaultDuration, Seed: cmp.Or(o.Seed, f.Seed, 1)}
+	p := &Plan{Header: f.Header}
 	for _, f := range files {
 		p.Mixes = append(p.Mixes, model.Mix{Guests: f.Guests})
 	}
-	if f.At != nil {
-		p.Duration = defaultSweep
-	}
-	p.Duration = cmp.Or(f.Duration, p.Duration)
-	if o.Duration != nil {
+	p.Seed = cmp.Or(o.Seed, f.Seed, 1)
+	switch {
+	case o.Duration != nil:
 		p.Duration = *o.Duration
+	case f.Duration == 0 && f.At != nil:
+		p.Duration = defaultSweep
+	case f.Duration == 0:
+		p.Duration = defaultDuration
 	}
 	if least := windows * time.Millisecond; p.Duration < least || p.Duration > maxDuration {
 		return nil, &config.Error{Where: "--duration", Value: p.Duration.String(), Reason: fmt.Sprintf("must be %v to %v", least, maxDuration)}
@@ -118,7 +114,7 @@ func (o *Options) files() (out []*file, err error) {
 	case o.Preset != "" && o.Mix != "" || (o.Preset != "" || o.Mix != "") && len(o.Guest) > 0:
 		return nil, &config.Error{Where: "--preset, --mix and --guest", Value: "more than one of them", Reason: "give one"}
 	case len(o.Guest) > 0:
-		f := &file{Name: "guests"}
+		f := &file{Header: Header{Name: "guests"}}
 		for _, text := range o.Guest {
 			n, err := parseGuest(text)
 			if err != nil {
@@ -138,7 +134,7 @@ func (o *Options) files() (out []*file, err error) {
 	}
 	for _, at := range sweep.At {
 		text := []byte(strings.ReplaceAll(text, "$at", fmt.Sprint(at)))
-		f := &file{Name: name}
+		f := &file{Header: Header{Name: name}}
 		if err := yaml.UnmarshalWithOptions(text, f, yaml.Strict()); err != nil && !errors.Is(err, io.EOF) {
 			return nil, config.YAMLError(name, err)
 		}

@@ -79,7 +79,7 @@ func simulationText(r *simulate.Report) string {
 		t.flush()
 		return b.String() + "\nflatness: longest runtime less the shortest, by the median; 0 is fair\n"
 	}
-	t := newTable(&b, fmt.Sprintf("%v of card time for each policy", r.Card), "policy\terror\tJain\tefficiency\tlag")
+	t := newTable(&b, fmt.Sprintf("%v of card time for each policy", r.Duration), "policy\terror\tJain\tefficiency\tlag")
 	for i := range r.Runs {
 		x := &r.Runs[i]
 		t.row("%s\t%.2f points\t%.4f\t%.2f %%\t%v", x.Policy, 100*x.ShareError, x.Jain, 100*x.Efficiency, short(x.Lag))
