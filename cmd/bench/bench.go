@@ -85,18 +85,19 @@ func (o *Options) Check() error {
 		known("--only", "scenario", o.Only, new(Options).measured()),
 		known("--kernels", "kernel", o.Kernels, lab.Kernels),
 	)
-	switch here := o.measured(); {
-	case err != nil:
+	if err != nil {
 		return err
-	case o.InProcess && o.Machines:
+	}
+	if o.InProcess && o.Machines {
 		return &config.Error{Where: "--in-process and --machines", Reason: "leave nothing to measure; give one of them, or neither"}
-	case o.Repeat < 0:
+	}
+	if o.Repeat < 0 {
 		return &config.Error{Where: "--repeat", Value: fmt.Sprint(o.Repeat), Reason: "must be 1 or more"}
-	default:
-		for _, n := range o.Only {
-			if !slices.Contains(here, n) {
-				return &config.Error{Where: "--only", Value: n, Reason: "not measured there; these are: " + strings.Join(here, ", ")}
-			}
+	}
+	here := o.measured()
+	for _, n := range o.Only {
+		if !slices.Contains(here, n) {
+			return &config.Error{Where: "--only", Value: n, Reason: "not measured there; these are: " + strings.Join(here, ", ")}
 		}
 	}
 	return nil

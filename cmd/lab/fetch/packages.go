@@ -70,7 +70,7 @@ func (a *apt) get(ctx context.Context, dir string, command ...string) ([]Package
 		return nil, err
 	}
 	pkgs, size := parseURIs(out)
-	a.c.printf("%d packages, %s", len(pkgs), mb(size))
+	a.c.printf("packages: %d, %s", len(pkgs), mb(size))
 	stop := a.c.watch(dir, size)
 	defer stop()
 	_, err = a.run(ctx, dir, "apt-get", command...)
