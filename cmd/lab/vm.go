@@ -316,7 +316,8 @@ func (vm *VM) ready(ctx context.Context, n int) error {
 			return err
 		}
 		if len(vm.console.all()) == lines {
-			return fmt.Errorf("the guest was not up after %v: the console was silent for %v", time.Since(began).Round(time.Millisecond), vm.cfg.BootTimeout)
+			return fmt.Errorf("the guest was not up after %v: the console was silent for %v",
+				time.Since(began).Round(time.Millisecond), vm.cfg.BootTimeout)
 		}
 	}
 }

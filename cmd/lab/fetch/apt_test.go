@@ -16,7 +16,10 @@ Acquire::IndexTargets::deb::DEP-11::KeepCompressed "true";
 Dir::State "var/lib/apt";
 `
 	conf := aptConf("/c/apt", host)
-	require.Contains(t, conf, "Acquire::http::Proxy \"http://proxy.example:3128\";\nAcquire::https::Verify-Peer \"true\";\nAcquire::Check-Valid-Until \"false\";\n")
+	require.Contains(t, conf, `Acquire::http::Proxy "http://proxy.example:3128";
+Acquire::https::Verify-Peer "true";
+Acquire::Check-Valid-Until "false";
+`)
 	require.NotContains(t, conf, "Post-Invoke", "the machine's hooks would touch its own state")
 	require.NotContains(t, conf, "IndexTargets")
 	for line := range strings.Lines(conf) {

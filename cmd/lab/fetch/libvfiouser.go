@@ -158,7 +158,8 @@ func (c *Cache) compileLibrary(ctx context.Context, cc []string, src, json, out 
 		return err
 	}
 	for _, s := range samples {
-		err := compile(filepath.Join("samples", s+".c"), "-o", filepath.Join(out, "samples", s), "-L"+lib, "-lvfio-user", "-lpthread", "-Wl,-rpath,$ORIGIN/../lib")
+		err := compile(filepath.Join("samples", s+".c"), "-o", filepath.Join(out, "samples", s),
+			"-L"+lib, "-lvfio-user", "-lpthread", "-Wl,-rpath,$ORIGIN/../lib")
 		if err != nil {
 			return fmt.Errorf("sample %s: %w", s, err)
 		}
