@@ -43,8 +43,7 @@ func TestAccounts(t *testing.T) {
 	)
 	want := func(v *Endpoint, class string, n uint64) {
 		t.Helper()
-		r, err := v.Report()
-		require.NoError(t, err)
+		r := v.Report()
 		if n == 0 {
 			require.Empty(t, r.Work)
 			return

@@ -93,10 +93,7 @@ func (s *Server) Report() (api.Report, error) {
 	ledger := s.ledger()
 	r := api.Report{Event: "report", Uptime: time.Since(s.began), Setup: s.setup(), Card: ReportCard(s.Card), GPUs: []api.GPUReport{}, Ledger: treeOf(ledger)}
 	for _, e := range s.Endpoints() {
-		g, err := e.Report()
-		if err != nil {
-			return r, err
-		}
+		g := e.Report()
 		g.GPU = s.status(e, ledger)
 		r.GPUs = append(r.GPUs, g)
 	}
@@ -249,10 +246,7 @@ func (s *Server) Show(name string) (api.GPUReport, error) {
 	if err != nil {
 		return api.GPUReport{}, err
 	}
-	out, err := e.Report()
-	if err != nil {
-		return out, err
-	}
+	out := e.Report()
 	out.GPU = s.status(e, s.ledger())
 	switch {
 	case s.Shared == nil:

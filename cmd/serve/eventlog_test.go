@@ -154,8 +154,7 @@ func TestInexactWindowsOfAWholeCard(t *testing.T) {
 	require.Error(t, h.Map(0, m, 0, 0x2000, client.ReadWrite))
 	require.Contains(t, log.String(), "gpu=card rule=dma_memory_refused address=0x0 size=0x2000 max=4096")
 
-	r, err := e.Report()
-	require.NoError(t, err)
+	r := e.Report()
 	require.Len(t, r.Inexact, 1)
 	require.Equal(t, "pramin", r.Inexact[0].Window)
 	require.EqualValues(t, 256, r.Counts["map_inexact_system_memory"])
@@ -187,8 +186,7 @@ func TestGPUAllocatesWithinItsBound(t *testing.T) {
 	var st unix.Stat_t
 	require.NoError(t, unix.Fstat(m.FD, &st))
 	require.EqualValues(t, 3*page, st.Blocks*512)
-	r, err := e.Report()
-	require.NoError(t, err)
+	r := e.Report()
 	require.EqualValues(t, 2, r.RulesBroken[vfiouser.DMAAlloc.String()])
 	var log lockedBuffer
 	e.logEvents(log.logger())

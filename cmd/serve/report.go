@@ -11,7 +11,6 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/engine"
 	"github.com/umbra-gpu/umbra/cmd/api"
-	"github.com/umbra-gpu/umbra/mmio"
 	"github.com/umbra-gpu/umbra/vfiouser"
 	"github.com/umbra-gpu/umbra/vfiouser/wire"
 )
@@ -133,14 +132,10 @@ func (e *Endpoint) inexact() (list []api.InexactWindow) {
 }
 
 // Report reads all counters of the endpoint. It may be called while its guest runs.
-func (e *Endpoint) Report() (api.GPUReport, error) {
-	registers, err := e.Device.Registers().Report(mmio.ByCount)
-	if err != nil {
-		return api.GPUReport{}, err
-	}
+func (e *Endpoint) Report() api.GPUReport {
 	v := e.Server.Stats()
 	r := api.GPUReport{
-		GPU: e.Status(), Registers: registers, Regions: e.Device.Traps(), Work: e.work(),
+		GPU: e.Status(), Registers: e.Device.Registers().Report(), Regions: e.Device.Traps(), Work: e.work(),
 		Delivery: api.DeliveryCount{Masked: v.IRQ.Latched, Unrouted: v.IRQ.Unrouted},
 	}
 	load(&r.Connections, v)
@@ -160,5 +155,5 @@ func (e *Endpoint) Report() (api.GPUReport, error) {
 		message(wire.Command(i).String(), m)
 	}
 	message("unknown", v.Unknown)
-	return r, nil
+	return r
 }

@@ -156,9 +156,9 @@ func (s *Shared) end(e *Endpoint) (api.GPUReport, error) {
 // release ends a GPU that is no longer served.
 func (s *Shared) release(e *Endpoint) (api.GPUReport, error) {
 	e.logEvents(s.log)
-	r, err := e.Report()
+	r := e.Report()
 	r.CardTime = cardTime(s.agg.Ledger(), e.Name)
-	err = errors.Join(err, e.Virtual.Close())
+	err := e.Virtual.Close()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.list = slices.DeleteFunc(s.list, func(x *Endpoint) bool { return x == e })
