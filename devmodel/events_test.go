@@ -2,6 +2,7 @@ package devmodel_test
 
 import (
 	"encoding/binary"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -33,39 +34,130 @@ func enableInterrupts(v *devmodel.VGPU) {
 	wr(v, 0x140, 1)
 }
 
-func TestEngineEventRaisesTheInterrupt(t *testing.T) {
-	v, _, h := newGPU(t)
-	enableInterrupts(v)
-	require.False(t, h.line.Level)
-	v.EngineEvent(1<<gf100.EngineGR | 1<<gf100.EngineCE1)
-	require.True(t, h.line.Level)
-	require.Equal(t, uint32(1<<gf100.EngineGR|1<<gf100.EngineCE1), rd(v, 0x25a4))
-	wr(v, 0x25a8, 1)
-	require.True(t, h.line.Level, "the other engine's event is still there")
-	wr(v, 0x25a8+4*gf100.EngineCE1, 1)
-	require.False(t, h.line.Level)
-	require.Equal(t, 1, h.edges)
+// TestEventsInterrupt: the guest finds each event in its registers, and the interrupt is up until
+// the guest has acknowledged it.
+func TestEventsInterrupt(t *testing.T) {
+	type registers map[uint64]uint32
+	fault := gf100.MMUFault{Unit: 0x15, Inst: 0x123000, VA: 0x10_2345_6000, Info: 0xc3}
+	for name, c := range map[string]struct {
+		event      func(*devmodel.VGPU, *fakeCard)
+		shown, ack registers
+	}{
+		"engine event": {func(v *devmodel.VGPU, _ *fakeCard) { v.EngineEvent(1<<gf100.EngineGR | 1<<gf100.EngineCE1) },
+			registers{0x25a4: 1<<gf100.EngineGR | 1<<gf100.EngineCE1, 0x100: 1 << 8},
+			registers{0x25a8: 1, 0x25a8 + 4*gf100.EngineCE1: 1}},
+		"MMU fault": {func(v *devmodel.VGPU, _ *fakeCard) { v.MMUFault(3, fault) },
+			registers{0x259c: 1 << 0x15, 0x2950: 0x123, 0x2954: 0x23456000, 0x2958: 0x10, 0x295c: 0xc3}, registers{0x259c: 1 << 0x15}},
+		"fault of a window": {func(v *devmodel.VGPU, c *fakeCard) {
+			c.fault = &gf100.MMUFault{Unit: 4, VA: 0x5000, Info: 0x42}
+			v.ReadBAR(devmodel.BAR1, 0x5000, make([]byte, 4))
+		}, registers{0x259c: 1 << 4}, registers{0x259c: 1 << 4}},
+		"bind error": {func(v *devmodel.VGPU, _ *fakeCard) { v.BindError() },
+			registers{0x2100: gf100.IntrBind, 0x252c: gf100.BindInvalid}, registers{0x2100: gf100.IntrBind}},
+		"runlist error": {func(v *devmodel.VGPU, _ *fakeCard) { v.RunlistError() },
+			registers{0x2100: gf100.IntrSched, 0x254c: gf100.SchedRunlistData}, registers{0x2100: gf100.IntrSched}},
+		"runlist done": {func(v *devmodel.VGPU, _ *fakeCard) { v.Done(true) },
+			registers{0x2100: gf100.IntrRunlist}, registers{0x2a00: 1 << 28}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v, card, h := newGPU(t)
+			enableInterrupts(v)
+			require.False(t, h.line.Level)
+			c.event(v, card)
+			for reg, want := range c.shown {
+				require.Equal(t, want, rd(v, reg), "%06x", reg)
+			}
+			require.Equal(t, 1, h.edges)
+			wr(v, 0x2140, 0)
+			require.False(t, h.line.Level, "PFIFO's interrupts are off")
+			wr(v, 0x2140, ^uint32(0))
+			for reg, x := range c.ack {
+				require.True(t, h.line.Level)
+				wr(v, reg, x)
+			}
+			require.False(t, h.line.Level)
+		})
+	}
 }
 
-func TestMMUFaultIsShownUntilCleared(t *testing.T) {
+// TestFaultsWaitForTheirSlot: a slot shows one fault, the next one after the guest has cleared it,
+// and none of a channel that was bound again.
+func TestFaultsWaitForTheirSlot(t *testing.T) {
 	v, _, h := newGPU(t)
 	enableInterrupts(v)
-	first := gf100.MMUFault{Unit: 0x15, Inst: 0x123000, VA: 0x10_2345_6000, Info: 0xc3}
-	v.MMUFault(3, first)
-	v.MMUFault(4, gf100.MMUFault{Unit: 0x15, Inst: 0x999000, VA: 1})
-	require.True(t, h.line.Level)
-	require.Equal(t, uint32(1<<0x15), rd(v, 0x259c))
-	require.Equal(t, uint32(0x123), rd(v, 0x2800+0x150))
-	require.Equal(t, uint32(0x23456000), rd(v, 0x2804+0x150))
-	require.Equal(t, uint32(0x10), rd(v, 0x2808+0x150))
-	require.Equal(t, uint32(0xc3), rd(v, 0x280c+0x150))
+	for id := range uint8(3) {
+		v.MMUFault(id, gf100.MMUFault{Unit: 0x15, Inst: uint64(id+1) << 12})
+	}
+	require.Equal(t, uint32(1), rd(v, 0x2950))
 	wr(v, 0x259c, 1<<0x15)
-	require.True(t, h.line.Level, "the other channel's fault was waiting for the slot")
-	require.Equal(t, uint32(0x999), rd(v, 0x2800+0x150))
-	v.MMUFault(5, gf100.MMUFault{Unit: 0x15, Inst: 0x555000})
-	wr(v, 0x3000+5*8, 0) // unbound: its driver has done with it
+	require.True(t, h.line.Level)
+	require.Equal(t, uint32(2), rd(v, 0x2950))
+	wr(v, 0x3000+2*8, 0)
 	wr(v, 0x259c, 1<<0x15)
 	require.False(t, h.line.Level)
+}
+
+// TestWritesReachTheCard: the card gets the values of rows that are translated.
+func TestWritesReachTheCard(t *testing.T) {
+	type write struct {
+		reg uint64
+		v   uint32
+	}
+	for _, c := range []struct {
+		name   string
+		writes []write
+		want   []string
+	}{
+		{"runlist", []write{{0x2270, 0x30000123}, {0x2274, 0x01f00002}}, []string{"Runlist 0x30000123 0x1f00002"}},
+		{"invalidate", []write{{0x100cb8, 0x1234560}, {0x100cbc, 0x80000001}}, []string{"Invalidate 0x1234560 0x80000001"}},
+		{"fault trigger", []write{{0x2a30 + 4*gf100.EngineCE0, 0x100 | gf100.EngineCE0}, {0x2a30, 0xff}}, []string{"TriggerFault 4"}},
+		{"PFIFO on", []write{{0x2200, 1}}, []string{"Schedule true"}},
+		{"another runlist kept from running", []write{{0x2200, 1}, {0x2630, 2}}, []string{"Schedule true", "Schedule true"}},
+		{"the runlist kept from running", []write{{0x2200, 1}, {0x2630, 3}, {0x2630, 0}},
+			[]string{"Schedule true", "Schedule false", "Schedule true"}},
+		{"channel", []write{{0x3000 + 9*8, 0xc0000123}, {0x3004 + 9*8, 1}, {0x3004 + 9*8, 0}, {0x3000 + 9*8, 0}},
+			[]string{"Bind 9 0xc0000123", "Enable 9 true", "Enable 9 false", "Bind 9 0x0"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			v, card, _ := newGPU(t)
+			methods := []string{"Runlist", "Invalidate", "TriggerFault", "Schedule", "Bind", "Enable"}
+			require.Equal(t, []string{"Schedule false"}, card.took(methods...), "PFIFO is off at power-on")
+			for _, w := range c.writes {
+				wr(v, w.reg, w.v)
+			}
+			require.Equal(t, c.want, card.took(methods...))
+		})
+	}
+}
+
+// TestPFIFOReset switches PFIFO off as a driver does that finds it in use.
+func TestPFIFOReset(t *testing.T) {
+	v, c, h := newGPU(t)
+	enableInterrupts(v)
+	wr(v, 0x200, ^uint32(0))
+	wr(v, 0x2200, 1)
+	wr(v, 0x3000+9*8, 0xc0000123)
+	v.EngineEvent(1)
+	require.True(t, h.line.Level)
+	c.took()
+	wr(v, 0x200, ^uint32(gf100.EnablePFIFO))
+	calls := c.took("Bind", "Enable", "Schedule")
+	require.Contains(t, calls, "Bind 9 0x0")
+	require.Contains(t, calls, "Enable 9 false")
+	require.Equal(t, "Schedule false", calls[len(calls)-1])
+	require.Zero(t, rd(v, 0x3000+9*8))
+	require.Zero(t, rd(v, 0x2140))
+	require.Equal(t, uint32(1<<gf100.PBDMAs-1), rd(v, 0x2204))
+	require.Zero(t, rd(v, 0x4010c))
+	require.False(t, h.line.Level)
+}
+
+func TestRunlistPending(t *testing.T) {
+	v, c, _ := newGPU(t)
+	c.runlistPending = true
+	require.NotZero(t, rd(v, 0x227c)&(1<<20))
+	c.runlistPending = false
+	require.Zero(t, rd(v, 0x227c)&(1<<20))
 }
 
 // TestRefusedMethodsQueue gives PGRAPH two refused methods and a copy engine one: each is
@@ -84,18 +176,17 @@ func TestRefusedMethodsQueue(t *testing.T) {
 	require.Equal(t, uint32(0x9097), rd(v, 0x404208))
 	require.Equal(t, uint32(7), rd(v, 0x409b00)&0xfffffff)
 	wr(v, 0x400500, 0x00010001)
-	require.Empty(t, c.resumed, "not acknowledged")
+	require.Empty(t, c.took("Resume"), "not acknowledged")
 	wr(v, 0x400100, ^uint32(0))
 	wr(v, 0x400500, 0x00010001)
-	require.Equal(t, []uint8{7}, c.resumed)
+	require.Equal(t, []string{"Resume 7"}, c.took("Resume"))
 	require.Equal(t, uint32(gf100.GraphIntrIllegalClass), rd(v, 0x400100))
 	wr(v, 0x3000+8*8, 0)
 	wr(v, 0x400100, ^uint32(0))
 	wr(v, 0x400500, 0x00010001)
-	require.Equal(t, []uint8{7}, c.resumed, "a channel that was bound again has no error")
+	require.Empty(t, c.took("Resume"), "a channel that was bound again has no error")
 	require.False(t, h.line.Level)
 
-	c.resumed = nil
 	wr(v, 0x105010, 1<<6)
 	wr(v, 0x10501c, 1<<6)
 	v.CopyTrap(9, gf100.CopyTrap{Engine: 1, Inst: 0x9000, Subchannel: 5, Method: 0x700, Data: 99, Status: 1})
@@ -103,36 +194,22 @@ func TestRefusedMethodsQueue(t *testing.T) {
 	require.Equal(t, uint32(5<<27|0x700<<14|1), rd(v, 0x105040))
 	require.Equal(t, uint32(99), rd(v, 0x105044))
 	wr(v, 0x105004, 1<<6)
-	require.Equal(t, []uint8{9}, c.resumed)
+	require.Equal(t, []string{"Resume 9"}, c.took("Resume"))
 	require.Zero(t, rd(v, 0x100))
-}
-
-// TestPFIFOResetEndsChannels switches PFIFO off as a driver does that finds it in
-// use.
-func TestPFIFOResetEndsChannels(t *testing.T) {
-	v, c, h := newGPU(t)
-	enableInterrupts(v)
-	wr(v, 0x200, ^uint32(0))
-	wr(v, 0x3000+9*8, 0xc0000123)
-	wr(v, 0x3004+9*8, 1)
-	v.EngineEvent(1)
-	require.True(t, h.line.Level)
-	wr(v, 0x200, ^uint32(gf100.EnablePFIFO))
-	require.Zero(t, c.bound[9])
-	require.False(t, c.enabled[9])
-	require.Zero(t, rd(v, 0x3000+9*8))
-	require.Zero(t, rd(v, 0x2140))
-	require.False(t, h.line.Level)
 }
 
 // TestPBDMAErrorsQueue gives a guest more errors than it has PBDMAs: each is shown once,
 // and each channel continues when its own is acknowledged.
 func TestPBDMAErrorsQueue(t *testing.T) {
-	v, c, _ := newGPU(t)
+	v, c, h := newGPU(t)
 	enableInterrupts(v)
 	for ch := range uint8(5) {
 		v.PBDMAError(gf100.PBDMAError{PBDMA: 1, Channel: ch, Intr: gf100.PBDMAIntrMethod, Method: 0x100 + uint32(ch), Data: uint32(ch)})
 	}
+	require.True(t, h.line.Level)
+	wr(v, 0x4010c, 0)
+	require.Equal(t, uint32(6), rd(v, 0x25a0), "PBDMA 0 may not interrupt")
+	wr(v, 0x4010c, ^uint32(0))
 	seen := map[uint32]bool{}
 	for range 5 {
 		mask := rd(v, 0x25a0)
@@ -143,7 +220,7 @@ func TestPBDMAErrorsQueue(t *testing.T) {
 			}
 			base := 0x40000 + i*0x2000
 			ch := rd(v, base+0x120)
-			require.Equal(t, ch, rd(v, base+0xc4))
+			require.Equal(t, []uint32{0x100 + ch, ch}, []uint32{rd(v, base+0xc0), rd(v, base+0xc4)})
 			require.False(t, seen[ch])
 			seen[ch] = true
 			wr(v, base+0xc0, passOver)
@@ -152,7 +229,7 @@ func TestPBDMAErrorsQueue(t *testing.T) {
 		}
 	}
 	require.Len(t, seen, 5)
-	require.Len(t, c.resumed, 5)
+	require.Len(t, c.took("Resume"), 5)
 	require.Zero(t, rd(v, 0x25a0))
 }
 
@@ -174,49 +251,18 @@ func TestPBDMAMethodIsTriedAgain(t *testing.T) {
 		{gf100.PBDMAIntrPBEntry, 0, false, false},
 		{gf100.PBDMAIntrMethod, 0, true, false}, // the bit of before is not this one's
 	} {
-		c.resumed, c.retried = nil, nil
 		v.PBDMAError(gf100.PBDMAError{Channel: uint8(i), Intr: x.intr, Method: 0x20100})
 		if x.clearly {
 			wr(v, 0x400c0, x.method)
 		}
 		wr(v, 0x40108, x.intr)
-		want := [2][]uint8{{uint8(i)}, nil}
+		want := "Resume"
 		if x.retry {
-			want = [2][]uint8{nil, {uint8(i)}}
+			want = "Retry"
 		}
-		require.Equal(t, want, [2][]uint8{c.resumed, c.retried}, "%d", i)
+		require.Equal(t, []string{fmt.Sprint(want, " ", i)}, c.took("Resume", "Retry"))
 		wr(v, 0x400c0, passOver) // nothing is held: it means nothing
 	}
-}
-
-// TestScheduling: PFIFO off, its runlist kept from being scheduled, or PFIFO
-// reset: no channel may run.
-func TestScheduling(t *testing.T) {
-	v, c, _ := newGPU(t)
-	require.Contains(t, c.calls, "Schedule", "PFIFO is off at power on")
-	require.False(t, c.scheduled)
-	wr(v, 0x2200, 1)
-	require.True(t, c.scheduled)
-	wr(v, 0x2630, 2)
-	require.True(t, c.scheduled, "another runlist")
-	wr(v, 0x2630, 3)
-	require.False(t, c.scheduled)
-	wr(v, 0x2630, 0)
-	require.True(t, c.scheduled)
-	wr(v, 0x200, ^uint32(0))
-	wr(v, 0x200, ^uint32(gf100.EnablePFIFO))
-	require.False(t, c.scheduled)
-	wr(v, 0x2200, 1)
-	require.NoError(t, v.Reset())
-	require.False(t, c.scheduled)
-}
-
-func TestFaultTrigger(t *testing.T) {
-	v, c, _ := newGPU(t)
-	wr(v, 0x2a30+4*gf100.EngineCE0, 0x100|gf100.EngineCE0)
-	wr(v, 0x2a30, 0xff)
-	require.Equal(t, []int{gf100.EngineCE0}, c.triggered)
-	require.Equal(t, uint32(0x100|gf100.EngineCE0), rd(v, 0x2a30+4*gf100.EngineCE0), "until the driver clears it")
 }
 
 // TestPBDMAErrorsOfReboundChannels: binding a channel again ends its error, and the PBDMA
@@ -230,60 +276,15 @@ func TestPBDMAErrorsOfReboundChannels(t *testing.T) {
 	require.Equal(t, uint32(7), rd(v, 0x25a0))
 	wr(v, 0x3000, 0) // channel 0, whose error PBDMA 0 shows
 	wr(v, 0x40108, gf100.PBDMAIntrMethod)
-	require.Empty(t, c.resumed)
+	require.Empty(t, c.took("Resume"))
 	require.Equal(t, uint32(7), rd(v, 0x25a0), "the fourth error waited for a PBDMA")
 	require.Equal(t, uint32(3), rd(v, 0x400c4))
 	for i := range uint64(gf100.PBDMAs) {
 		wr(v, 0x400c0+i*0x2000, passOver)
 		wr(v, 0x40108+i*0x2000, gf100.PBDMAIntrMethod)
 	}
-	require.ElementsMatch(t, []uint8{1, 2, 3}, c.resumed)
+	require.ElementsMatch(t, []string{"Resume 1", "Resume 2", "Resume 3"}, c.took("Resume"))
 	require.False(t, h.line.Level)
-}
-
-func TestBindError(t *testing.T) {
-	v, _, h := newGPU(t)
-	enableInterrupts(v)
-	v.BindError()
-	require.True(t, h.line.Level)
-	require.Equal(t, uint32(gf100.IntrBind), rd(v, 0x2100))
-	require.Equal(t, uint32(gf100.BindInvalid), rd(v, 0x252c))
-	wr(v, 0x2100, gf100.IntrBind)
-	require.False(t, h.line.Level)
-}
-
-func TestRunlistError(t *testing.T) {
-	v, _, h := newGPU(t)
-	enableInterrupts(v)
-	v.RunlistError()
-	require.True(t, h.line.Level)
-	require.Equal(t, uint32(gf100.IntrSched), rd(v, 0x2100))
-	require.Equal(t, uint32(gf100.SchedRunlistData), rd(v, 0x254c))
-	wr(v, 0x2100, gf100.IntrSched)
-	require.False(t, h.line.Level)
-}
-
-func TestRunlistDone(t *testing.T) {
-	v, c, h := newGPU(t)
-	enableInterrupts(v)
-	wr(v, 0x2270, 0x30000123)
-	wr(v, 0x2274, 0x01f00002)
-	require.Equal(t, [2]uint32{0x30000123, 0x01f00002}, c.runlist)
-	c.runlistPending = true
-	require.NotZero(t, rd(v, 0x227c)&(1<<20))
-	c.runlistPending = false
-	v.Done(true)
-	require.Zero(t, rd(v, 0x227c)&(1<<20))
-	require.True(t, h.line.Level)
-	wr(v, 0x2a00, 1<<28)
-	require.False(t, h.line.Level)
-}
-
-func TestInvalidate(t *testing.T) {
-	v, c, _ := newGPU(t)
-	wr(v, 0x100cb8, 0x1234560)
-	wr(v, 0x100cbc, 0x80000001)
-	require.Equal(t, [2]uint32{0x1234560, 0x80000001}, c.invalidated)
 }
 
 func TestDoorbellAndUSERD(t *testing.T) {
@@ -294,19 +295,10 @@ func TestDoorbellAndUSERD(t *testing.T) {
 	v.WriteBAR(devmodel.BAR1, base+7*gf100.USERDSize+gf100.USERDGPPut, put)
 	v.WriteBAR(devmodel.BAR1, base+8*gf100.USERDSize+gf100.USERDGPGet, put)
 	v.WriteBAR(devmodel.BAR1, base-4, put)
-	require.Equal(t, []uint8{7}, c.doorbells)
+	require.Equal(t, []string{"Doorbell 7"}, c.took("Doorbell"))
 	v.ReadBAR(devmodel.BAR1, base+9*gf100.USERDSize+gf100.USERDGPGet, put)
 	v.ReadBAR(devmodel.BAR1, base+gf100.Channels*gf100.USERDSize, put)
-	require.Equal(t, []uint8{9}, c.refreshed)
-}
-
-func TestBARFaultReachesGuest(t *testing.T) {
-	v, c, h := newGPU(t)
-	enableInterrupts(v)
-	c.fault = &gf100.MMUFault{Unit: 4, VA: 0x5000, Info: 0x42}
-	v.ReadBAR(devmodel.BAR1, 0x5000, make([]byte, 4))
-	require.True(t, h.line.Level)
-	require.Equal(t, uint32(1<<4), rd(v, 0x259c))
+	require.Equal(t, []string{"Refresh 9"}, c.took("Refresh"))
 }
 
 func TestResetForgets(t *testing.T) {
@@ -318,8 +310,8 @@ func TestResetForgets(t *testing.T) {
 	require.NoError(t, v.Reset())
 	reset := slices.Index(c.calls, "Reset")
 	require.GreaterOrEqual(t, reset, 0)
-	require.Equal(t, []string{"SetBlock", "SetBlock"}, c.calls[reset-2:reset], "BAR1 and BAR3 show no tables")
-	for _, window := range []string{"SetPRAMIN", "SetPollArea"} { // they show what the registers say
+	require.Equal(t, []string{"SetBlock 1 0x0", "SetBlock 3 0x0"}, c.calls[reset-2:reset], "BAR1 and BAR3 show no tables")
+	for _, window := range []string{"SetPRAMIN", "SetPollArea", "Schedule false"} { // they follow the registers
 		require.Contains(t, c.calls[reset:], window)
 	}
 	require.False(t, h.line.Level)

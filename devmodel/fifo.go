@@ -97,9 +97,7 @@ func (v *VGPU) bindFIFO(b *mmio.Bindings) {
 			v.card.TriggerFault(i)
 		}
 	})
-	b.OnWrite("NV_PCCSR_CHANNEL_INST", func(i int, w mmio.Write) {
-		v.bind(uint8(i), w.New)
-	})
+	b.OnWrite("NV_PCCSR_CHANNEL_INST", func(i int, w mmio.Write) { v.bind(uint8(i), w.New) })
 	b.On("NV_PCCSR_CHANNEL", mmio.Hooks{
 		Read:  func(i int, r uint32) uint32 { return flag(r, gf100.ChannelBusy, v.card.ChannelBusy(uint8(i))) },
 		Write: func(i int, w mmio.Write) { v.card.Enable(uint8(i), w.New&gf100.ChannelEnabled != 0) },

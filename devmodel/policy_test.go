@@ -8,7 +8,6 @@ import (
 	"github.com/umbra-gpu/umbra/devmodel"
 	"github.com/umbra-gpu/umbra/mmio"
 	"github.com/umbra-gpu/umbra/tests/scale"
-	"pgregory.net/rapid"
 )
 
 // TestOnlyTranslatedRowsReachTheCard reads and writes every dword of BAR0: only rows with
@@ -92,20 +91,4 @@ func TestRefusedRowsKeepTheirValue(t *testing.T) {
 		require.Equal(t, before, read(), row.Reg.Name)
 	}
 	require.NotZero(t, n)
-}
-
-// TestAnyAccess holds a virtual GPU to surviving every access.
-func TestAnyAccess(t *testing.T) {
-	v, _, _ := newGPU(t)
-	rapid.Check(t, func(t *rapid.T) {
-		bar := rapid.SampledFrom([]int{0, 1, 3, 5}).Draw(t, "bar")
-		size := rapid.SampledFrom([]int{1, 2, 4, 8}).Draw(t, "size")
-		off := rapid.Uint64Range(0, v.BARSize(bar)-uint64(size)).Draw(t, "off")
-		p := rapid.SliceOfN(rapid.Byte(), size, size).Draw(t, "data")
-		if rapid.Bool().Draw(t, "write") {
-			v.WriteBAR(bar, off, p)
-		} else {
-			v.ReadBAR(bar, off, p)
-		}
-	})
 }

@@ -6,15 +6,6 @@ import (
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
 
-// raise shows the refusal in the engine's registers.
-func (r *Refusal) raise(f *gf100.Face) {
-	if r.Engine == gf100.EngineGR {
-		f.RaiseGraph(r.Graph)
-		return
-	}
-	f.RaiseCopy(r.Copy)
-}
-
 // showRefusal makes an idle engine show its next refusal.
 func (s *State) showRefusal(f *gf100.Face, engine int) {
 	if s.ShownRefusals[engine].Valid {
@@ -27,7 +18,11 @@ func (s *State) showRefusal(f *gf100.Face, engine int) {
 	x := s.Refusals[i]
 	s.Refusals = slices.Delete(s.Refusals, i, i+1)
 	s.ShownRefusals[engine] = ShownRefusal{Valid: true, Channel: x.Channel}
-	x.raise(f)
+	if engine == gf100.EngineGR {
+		f.RaiseGraph(x.Graph)
+	} else {
+		f.RaiseCopy(x.Copy)
+	}
 }
 
 // forgetRefusals drops the refusals of a channel that is bound again.

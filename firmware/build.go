@@ -98,7 +98,7 @@ func (b *builder) bit(o Options) {
 	header := b.image[bitAt:][:bitHeader.size]
 	bitHeader.encode(header, values{
 		"ID": bitID, "Signature": bitSignature, "Version": bitVersion,
-		"HeaderSize": uint64(bitHeader.size), "TokenSize": tokenSize, "Tokens": uint64(len(tokens)),
+		"HeaderSize": uint64(bitHeader.size), "EntrySize": tokenSize, "Entries": uint64(len(tokens)),
 	})
 	header[len(header)-1] = -sum8(header)
 	for i, id := range tokens {

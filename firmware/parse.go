@@ -34,10 +34,6 @@ type parser struct {
 	img  *Image
 	data []byte
 
-	// Pointers at or above the first image's size lead into the image of type
-	// codeNBSI, if there is one.
-	firstSize, moreData int
-
 	init       *Structure // the 'I' token's data
 	ramConfigs int        // how many RAM configurations scripts have values for: the 'M' token's Groups
 }
@@ -54,29 +50,20 @@ func (p *parser) bytes(at, n int, what string) ([]byte, error) {
 	return p.data[at : at+n : at+n], nil
 }
 
-// resolve turns a pointer in the VBIOS into a file offset.
-func (p *parser) resolve(ptr int) int {
-	if p.moreData != 0 && ptr >= p.firstSize {
-		return ptr - p.firstSize + p.moreData
-	}
-	return ptr
-}
-
-// pointed returns the n bytes to which the pointer ptr, stored at from, points.
-func (p *parser) pointed(ptr, n, from int, what string) (at int, b []byte, err error) {
-	at = p.resolve(ptr)
+// pointed returns the n bytes to which the pointer at, stored at from, points.
+func (p *parser) pointed(at, n, from int, what string) (b []byte, err error) {
 	if b, err = p.bytes(at, n, what); err != nil {
 		e := err.(*Error)
 		e.Reason += fmt.Sprintf(" (pointer at 0x%06x)", from)
 	}
-	return at, b, err
+	return b, err
 }
 
 // record decodes one structure and keeps it for show.
 func (p *parser) record(l *layout, at int, b []byte) Structure {
 	s := Structure{Name: l.name, Offset: at, Size: min(len(b), l.size), Fields: l.decode(b)}
 	for _, field := range s.Fields {
-		if field.isPtr && p.resolve(int(field.Value)) >= len(p.data) {
+		if field.isPtr && int(field.Value) >= len(p.data) {
 			p.warn(at+field.Offset, l.name+"."+field.Name, "points to 0x%06x, the file ends at 0x%06x", field.Value, len(p.data))
 		}
 	}
@@ -87,8 +74,8 @@ func (p *parser) record(l *layout, at int, b []byte) Structure {
 // follow decodes the structure to which a field of from points. At least least bytes of it must be
 // in the file.
 func (p *parser) follow(from *Structure, field string, l *layout, least int) (Structure, error) {
-	at, _, err := p.pointed(from.value(field), least, from.at(field), l.name)
-	if err != nil {
+	at := from.value(field)
+	if _, err := p.pointed(at, least, from.at(field), l.name); err != nil {
 		return Structure{}, err
 	}
 	return p.record(l, at, p.data[at:min(at+l.size, len(p.data))]), nil
@@ -109,11 +96,12 @@ func (p *parser) table(t *table, token *Structure) (understood bool, err error) 
 		p.warn(h.Offset, t.header.name, "version %02x is not understood, only %02x is", v, t.version)
 		return !t.needed, nil
 	}
-	err = p.entries(&h, t.header.size, &t.entry, func(e *Structure) error {
+	err = p.entries(&h, t.header.size, t.entry.size, func(at int, b []byte) error {
+		e := p.record(&t.entry, at, b)
 		if t.limits == nil || e.value("LimitsAt") == 0 {
 			return nil
 		}
-		_, err := p.follow(e, "LimitsAt", t.limits, t.limits.size)
+		_, err := p.follow(&e, "LimitsAt", t.limits, t.limits.size)
 		return err
 	})
 	if t == &memoryTypes && err == nil {
@@ -130,14 +118,15 @@ func (p *parser) checkMemoryTypes(h *Structure) {
 	}
 }
 
-// entries reads the entries behind a header of at least least bytes.
-func (p *parser) entries(h *Structure, least int, entry *layout, each func(*Structure) error) error {
+// entries calls each for the entries behind a header: with an entry's offset and its bytes. least
+// and leastEntry are the bytes that header and entries must have.
+func (p *parser) entries(h *Structure, least, leastEntry int, each func(at int, b []byte) error) error {
 	size, n, stride := h.value("HeaderSize"), h.value("Entries"), h.value("EntrySize")
 	if size < least {
 		return errorf(h.at("HeaderSize"), h.Name, "header of 0x%02x bytes, at least 0x%02x are needed", size, least)
 	}
-	if n > 0 && stride < entry.size {
-		return errorf(h.at("EntrySize"), h.Name, "entries of 0x%02x bytes, at least 0x%02x are needed", stride, entry.size)
+	if n > 0 && stride < leastEntry {
+		return errorf(h.at("EntrySize"), h.Name, "entries of 0x%02x bytes, at least 0x%02x are needed", stride, leastEntry)
 	}
 	at := h.Offset + size
 	b, err := p.bytes(at, n*stride, h.Name+" entries")
@@ -145,8 +134,7 @@ func (p *parser) entries(h *Structure, least int, entry *layout, each func(*Stru
 		return err
 	}
 	for i := range n {
-		e := p.record(entry, at+i*stride, b[i*stride:][:stride])
-		if err := each(&e); err != nil {
+		if err := each(at+i*stride, b[i*stride:][:stride]); err != nil {
 			return err
 		}
 	}
@@ -172,14 +160,6 @@ func (p *parser) parts() error {
 		}
 	}
 	parts := p.img.Parts
-	first := &parts[0]
-	p.firstSize = first.Size
-	for i := range parts[1:] {
-		if parts[1+i].CodeType == codeNBSI {
-			p.moreData = parts[1+i].Offset
-			break
-		}
-	}
 	last := &parts[len(parts)-1]
 	end := last.Offset + last.Size
 	if rest := p.data[end:]; last.Last && len(bytes.Trim(rest, "\x00\xff")) > 0 {
@@ -210,9 +190,7 @@ func (p *parser) part(base int) (*Part, error) {
 	if err != nil {
 		return nil, err
 	}
-	switch sig := getLE(b, 4); sig {
-	case signaturePCIR, signatureRGIS, signatureNPDS:
-	default:
+	if sig := getLE(b, 4); sig != signaturePCIR {
 		return nil, errorf(at, "PCIR", "the signature is %08x, want %08x (PCIR)", sig, uint32(signaturePCIR))
 	}
 	if getLE(b[0x0a:], 2) >= uint64(pcir.size) {
@@ -221,22 +199,15 @@ func (p *parser) part(base int) (*Part, error) {
 	s := p.record(&pcir, at, b)
 	part := &Part{
 		Offset: base, Vendor: s.value("Vendor"), Device: s.value("Device"), Class: s.value("Class"), CodeType: s.value("CodeType"),
+		Size: s.value("ImageLength") * 512, Last: s.value("Indicator")&indicatorLast != 0,
 		dcb: header.value("DCB"), pcir: s,
 	}
-	size := s // has the image's size and mark
-	if part.CodeType == codeEND {
-		part.Last = true
-	} else if e, ok := p.npde(at + s.value("Length")); ok {
-		size = e
-	}
-	part.Size = size.value("ImageLength") * 512
-	part.Last = part.Last || size.value("Indicator")&indicatorLast != 0
 	if part.Size == 0 {
-		return nil, errorf(size.at("ImageLength"), "image length", "is 0")
+		return nil, errorf(s.at("ImageLength"), "image length", "is 0")
 	}
 	body, err := p.bytes(base, part.Size, "image")
 	if err != nil {
-		return nil, errorf(size.at("ImageLength"), "image length",
+		return nil, errorf(s.at("ImageLength"), "image length",
 			"the image at 0x%06x has 0x%x bytes, the file only 0x%x more: it was cut short", base, part.Size, len(p.data)-base)
 	}
 	if at-base+len(b) > part.Size {
@@ -250,12 +221,8 @@ func (p *parser) part(base int) (*Part, error) {
 }
 
 func (p *parser) checkSignature(base int) error {
-	sig := uint16(getLE(p.data[base:], 2))
-	if sig == signatureROM || base > 0 && (sig == signatureROM77 || sig == signatureNV) {
+	if getLE(p.data[base:], 2) == signatureROM {
 		return nil
-	}
-	if base == 0 && getLE(p.data, 4) == signatureNVGI {
-		return errorf(0, "ROM header", "the file starts with an NVGI header, as dumps of whole flash chips do; cut it off, so that the file starts with 55 aa%s", p.firstROM())
 	}
 	hint := ""
 	if base == 0 {
@@ -264,7 +231,8 @@ func (p *parser) checkSignature(base int) error {
 	return errorf(base, "ROM header", "the signature is %02x %02x, want 55 aa%s", p.data[base], p.data[base+1], hint)
 }
 
-// firstROM is the offset of the image in the file, if not 0.
+// firstROM is the offset of the image in a file that begins with something else, as dumps of whole
+// flash chips do.
 func (p *parser) firstROM() string {
 	for at := 512; at+romHeaderShort <= len(p.data); at += 512 {
 		if getLE(p.data[at:], 2) != signatureROM {
@@ -272,20 +240,10 @@ func (p *parser) firstROM() string {
 		}
 		pcir := at + int(getLE(p.data[at+0x18:], 2))
 		if pcir+4 <= len(p.data) && getLE(p.data[pcir:], 4) == signaturePCIR {
-			return fmt.Sprintf(" (found at 0x%06x)", at)
+			return fmt.Sprintf(": cut off what is before 0x%06x", at)
 		}
 	}
 	return ""
-}
-
-// npde reads the NVIDIA extension of PCIR, which ends at end, if there is one.
-func (p *parser) npde(end int) (Structure, bool) {
-	at := (end + 15) &^ 15
-	b, err := p.bytes(at, npde.size, "NPDE")
-	if err != nil || getLE(b, 4) != signatureNPDE {
-		return Structure{}, false
-	}
-	return p.record(&npde, at, b), true
 }
 
 // bit reads the BIOS Information Table, which may be anywhere.
@@ -300,38 +258,24 @@ func (p *parser) bit() error {
 		return err
 	}
 	h := p.record(&bitHeader, base, b)
-	size, n, stride := h.value("HeaderSize"), h.value("Tokens"), h.value("TokenSize")
-	if size < bitHeader.size {
-		return errorf(base+8, "BIT header", "0x%02x bytes long, at least 0x%02x are needed", size, bitHeader.size)
-	}
-	if n > 0 && stride < tokenSize {
-		return errorf(base+9, "BIT header", "tokens of 0x%02x bytes, at least 0x%02x are needed", stride, tokenSize)
-	}
-	bit, err := p.bytes(base, size+n*stride, "BIT")
-	if err != nil {
+	p.img.BIT = base
+	if err := p.entries(&h, bitHeader.size, tokenSize, p.token); err != nil {
 		return err
 	}
-	if s := sum8(bit[:size]); s != 0 {
-		p.warn(base+0x0b, "BIT header", "its bytes add up to %02x, not 00", s)
+	if s := sum8(p.data[base:][:h.value("HeaderSize")]); s != 0 {
+		p.warn(h.at("Checksum"), h.Name, "its bytes add up to %02x, not 00", s)
 	}
 	if v := h.value("Version"); v != bitVersion {
-		p.warn(base+6, "BIT header", "version %04x, only %04x is known", v, bitVersion)
-	}
-	p.img.BIT = base
-	for i := range n {
-		at := size + i*stride
-		if err := p.token(bit[at:], base+at); err != nil {
-			return err
-		}
+		p.warn(h.at("Version"), h.Name, "version %04x, only %04x is known", v, bitVersion)
 	}
 	return nil
 }
 
 // token reads the BIT token b, which is at offset from, and its data.
-func (p *parser) token(b []byte, from int) error {
+func (p *parser) token(from int, b []byte) error {
 	tok := Token{ID: b[0], Version: b[1], Size: int(getLE(b[2:], 2)), Name: tokenNames[b[0]]}
 	at := int(getLE(b[4:], 2))
-	tok.Offset = p.resolve(at)
+	tok.Offset = at
 	name := fmt.Sprintf("BIT %q", tok.ID)
 	kind := kindOf(tok.ID, tok.Version)
 	if p.img.token(tok.ID) != nil {
@@ -340,7 +284,7 @@ func (p *parser) token(b []byte, from int) error {
 	}
 	if tok.Size > 0 {
 		var err error
-		if _, tok.Data, err = p.pointed(at, tok.Size, from+4, name+" data"); err != nil {
+		if tok.Data, err = p.pointed(at, tok.Size, from+4, name+" data"); err != nil {
 			if kind != nil {
 				return err
 			}
@@ -401,7 +345,7 @@ func (p *parser) scripts() error {
 	left := maxInstructions
 	if at := p.init.value("ScriptTable"); at != 0 {
 		for i := 0; ; i++ {
-			from := p.resolve(at) + 2*i
+			from := at + 2*i
 			b, err := p.bytes(from, 2, "init script table")
 			if err != nil {
 				return err
@@ -425,9 +369,8 @@ func (p *parser) scripts() error {
 	return nil
 }
 
-func (p *parser) script(name string, ptr, from int, left *int) error {
-	at, _, err := p.pointed(ptr, 1, from, name)
-	if err != nil {
+func (p *parser) script(name string, at, from int, left *int) error {
+	if _, err := p.pointed(at, 1, from, name); err != nil {
 		return err
 	}
 	ins, err := decodeScript(p.data[at:], at, p.ramConfigs, *left)
@@ -447,12 +390,12 @@ func (p *parser) script(name string, ptr, from int, left *int) error {
 
 // dcb reads the device control block.
 func (p *parser) dcb() error {
-	ptr := p.img.Parts[0].dcb
-	if ptr == 0 {
+	at := p.img.Parts[0].dcb
+	if at == 0 {
 		p.warn(0x36, "DCB", "not found: drivers warn about each table they miss")
 		return nil
 	}
-	at, b, err := p.pointed(ptr, 10, 0x36, "DCB")
+	b, err := p.pointed(at, 10, 0x36, "DCB")
 	if err != nil {
 		return err
 	}
@@ -464,12 +407,12 @@ func (p *parser) dcb() error {
 		p.warn(at+6, "DCB", "the signature is %08x, want %08x: drivers ignore the DCB", sig, uint32(dcbSignature))
 		return nil
 	}
-	if b[1] < dcbHeaderLeast {
-		return errorf(at+1, "DCB", "header of 0x%02x bytes, at least 0x%02x are needed", b[1], dcbHeaderLeast)
-	}
-	if b, err = p.bytes(at, min(int(b[1]), dcb.size), "DCB"); err != nil {
+	if b, err = p.bytes(at, max(len(b), min(int(b[1]), dcb.size)), "DCB"); err != nil {
 		return err
 	}
 	h := p.record(&dcb, at, b)
-	return p.entries(&h, dcbHeaderLeast, &dcbOutput, func(*Structure) error { return nil })
+	return p.entries(&h, dcbHeaderLeast, dcbOutput.size, func(at int, b []byte) error {
+		p.record(&dcbOutput, at, b)
+		return nil
+	})
 }

@@ -24,25 +24,3 @@ func TestOpcodeLengths(t *testing.T) {
 		require.Equal(t, want, 1+op.fixedSize(), "%02x %s", code, op.name)
 	}
 }
-
-func TestScriptText(t *testing.T) {
-	code := []byte{
-		0x6e, 0x00, 0x02, 0x00, 0x00, 0xff, 0xff, 0xff, 0xff, 0x01, 0x00, 0x00, 0x00, // 0
-		0x58, 0x00, 0x01, 0x10, 0x00, 0x02, 1, 0, 0, 0, 2, 0, 0, 0, // d
-		0x8f, 0x10, 0x00, 0x10, 0x00, 0x04, 0x01, 1, 0, 0, 0, 2, 0, 0, 0, // 1b
-		0x71, // 2a
-	}
-	ins, err := decodeScript(code, 0x1000, 2, maxInstructions)
-	require.NoError(t, err)
-	require.Equal(t, []Instruction{
-		{0x1000, 13, "NV_REG", "reg=00000200 mask=ffffffff data=00000001"},
-		{0x100d, 14, "ZM_REG_SEQUENCE", "reg=00100100 count=02 {data=00000001} {data=00000002}"},
-		{0x101b, 15, "RAM_RESTRICT_ZM_REG_GROUP", "reg=00100010 step=04 count=01 {data=00000001} {data=00000002}"},
-		{0x102a, 1, "DONE", ""},
-	}, ins)
-
-	_, err = decodeScript(code[:5], 0x1000, 2, maxInstructions)
-	require.EqualError(t, err, "vbios: at 0x001000: init script: NV_REG needs 13 bytes, the image ends after 5")
-	_, err = decodeScript(code[:0x1a], 0x1000, 2, maxInstructions)
-	require.EqualError(t, err, "vbios: at 0x00100d: init script: ZM_REG_SEQUENCE needs 14 bytes, the image ends after 13")
-}

@@ -5,27 +5,16 @@ import (
 	"slices"
 )
 
-// Signatures. The first three open an image, the others its PCI data structure.
+// Signatures of an image and of its PCI data structure.
 const (
-	signatureROM   = 0xaa55     // 55 aa: a PCI expansion ROM image
-	signatureROM77 = 0xbb77     // 77 bb: NVIDIA's own extra images
-	signatureNV    = 0x4e56     // "VN": likewise
-	signaturePCIR  = 0x52494350 // "PCIR"
-	signatureRGIS  = 0x53494752 // "RGIS"
-	signatureNPDS  = 0x5344504e // "NPDS"
-	signatureNPDE  = 0x4544504e // "NPDE"
-	signatureNVGI  = 0x4947564e // "NVGI": an init-from-ROM header, before the first image on later boards
+	signatureROM  = 0xaa55     // 55 aa: a PCI expansion ROM image
+	signaturePCIR = 0x52494350 // "PCIR"
 )
 
-// Code types of a PCI ROM image (PCIR byte 14h).
-const (
-	codeX86  = 0x00
-	codeEFI  = 0x03
-	codeEND  = 0x70 // NVIDIA: the last of its extra images, even if the indicator differs
-	codeNBSI = 0xe0 // NVIDIA: more of the first image's data
-)
+// codeX86 is the code type of a VBIOS (PCIR byte 14h).
+const codeX86 = 0x00
 
-// indicatorLast in the PCIR and NPDE indicator byte marks the last image of the file.
+// indicatorLast in the PCIR indicator byte marks the last image of the file.
 const indicatorLast = 0x80
 
 // romHeader opens every image. Only the first image of a VBIOS has the DCB pointer.
@@ -59,15 +48,6 @@ var pcir = layout{"PCIR", 0x18, []row{
 // pcirShort is as much of PCIR as an image must have: all but the last, newer field.
 const pcirShort = 0x16
 
-// npde is NVIDIA's extension of PCIR, which overrides size and last mark.
-var npde = layout{"NPDE", 0x0b, []row{
-	{0x00, 4, "", "Signature", "text4", "structure name"},
-	{0x04, 2, "", "Revision", "", "revision of this structure"},
-	{0x06, 2, "", "Length", "", "length of this structure"},
-	{0x08, 2, "", "ImageLength", "bytes512", "image size in 512-byte units, in place of PCIR's"},
-	{0x0a, 1, "", "Indicator", "last", "bit 7: last image, in place of PCIR's"},
-}}
-
 // className names the display classes of the PCI class code.
 func className(class uint64) string {
 	switch class >> 8 {
@@ -82,8 +62,7 @@ func className(class uint64) string {
 }
 
 var codeTypeName = oneOf(map[uint64]string{
-	codeX86: "x86 BIOS", 0x01: "Open Firmware", 0x02: "PA-RISC", codeEFI: "EFI",
-	codeEND: "NVIDIA, last", codeNBSI: "NVIDIA, more data",
+	codeX86: "x86 BIOS", 0x01: "Open Firmware", 0x02: "PA-RISC", 0x03: "EFI",
 })
 
 func lastName(x uint64) string {
@@ -117,8 +96,8 @@ var bitHeader = layout{"BIT header", 0x0c, []row{
 	{0x02, 4, "", "Signature", "text4", "structure name"},
 	{0x06, 2, "", "Version", "", "1.00 is 0100, in BCD"},
 	{0x08, 1, "", "HeaderSize", "", "bytes in this header"},
-	{0x09, 1, "", "TokenSize", "", "bytes in one token"},
-	{0x0a, 1, "", "Tokens", "decimal", "number of tokens"},
+	{0x09, 1, "", "EntrySize", "", "bytes in one token"},
+	{0x0a, 1, "", "Entries", "decimal", "number of tokens"},
 	{0x0b, 1, "", "Checksum", "", "makes the header's bytes add up to 0"},
 }}
 

@@ -82,21 +82,13 @@ func New(size uint32, blocks []Block, apertures []Aperture, bind *Bindings) (*Sp
 
 func (s *Space) checkBindings(bind *Bindings) error {
 	for _, name := range slices.Sorted(maps.Keys(bind.regs)) {
-		id, ok := s.byName[name]
-		if !ok {
-			return fmt.Errorf("effect bound to %s, which no row declares", name)
-		}
-		if s.rows[id].window != nil {
-			return fmt.Errorf("register effect bound to %s, which is an aperture; bind it with OnWindow", name)
+		if id, ok := s.byName[name]; !ok || s.rows[id].window != nil {
+			return fmt.Errorf("effect bound to %s, which no register declares", name)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(bind.windows)) {
-		id, ok := s.byName[name]
-		if !ok {
+		if id, ok := s.byName[name]; !ok || s.rows[id].window == nil {
 			return fmt.Errorf("window bound to %s, which no aperture declares", name)
-		}
-		if s.rows[id].window == nil {
-			return fmt.Errorf("window bound to %s, which is a register; bind it with On", name)
 		}
 	}
 	return nil

@@ -2,27 +2,17 @@ package mmio
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"time"
 )
 
-// Order is the sort key of a report's rows, largest first.
-type Order string
-
-const (
-	ByCount Order = "count" // reads and writes together
-	ByTime  Order = "time"
-)
-
 // Report sums up a guest's accesses to a Space so far.
 type Report struct {
-	Order  Order         `json:"order"`
 	Reads  uint64        `json:"reads"`   // Reads of declared registers.
 	Writes uint64        `json:"writes"`  // Writes of declared registers.
 	Time   time.Duration `json:"time_ns"` // Time spent on these accesses, estimated from a sample.
 	Blocks []BlockCount  `json:"blocks,omitempty"`
-	Rows   []RowCount    `json:"rows,omitempty"`
+	Rows   []RowCount    `json:"rows,omitempty"`  // most accessed first, as the blocks
 	Stubs  []RowCount    `json:"stubs,omitempty"` // the rows that are stubs, once more
 	Missed Missed        `json:"missed"`
 }
@@ -37,11 +27,8 @@ type BlockCount struct {
 }
 
 // Report sums up the counters. It may be called while a guest runs.
-func (s *Space) Report(by Order) (Report, error) {
-	if by != ByCount && by != ByTime {
-		return Report{}, fmt.Errorf("mmio: a report cannot be sorted by %q; use %q or %q", by, ByCount, ByTime)
-	}
-	r := Report{Order: by, Rows: s.Counts(), Missed: s.Missed()}
+func (s *Space) Report() Report {
+	r := Report{Rows: s.Counts(), Missed: s.Missed()}
 	at := make(map[string]int)
 	for _, c := range r.Rows {
 		i, ok := at[c.Block]
@@ -59,24 +46,12 @@ func (s *Space) Report(by Order) (Report, error) {
 		r.Writes += c.Writes
 		r.Time += c.Time
 	}
-	slices.SortStableFunc(r.Rows, func(a, b RowCount) int {
-		return by.compare(a.Reads+a.Writes, b.Reads+b.Writes, a.Time, b.Time)
-	})
-	slices.SortStableFunc(r.Blocks, func(a, b BlockCount) int {
-		return by.compare(a.Reads+a.Writes, b.Reads+b.Writes, a.Time, b.Time)
-	})
+	slices.SortStableFunc(r.Rows, func(a, b RowCount) int { return cmp.Compare(b.Reads+b.Writes, a.Reads+a.Writes) })
+	slices.SortStableFunc(r.Blocks, func(a, b BlockCount) int { return cmp.Compare(b.Reads+b.Writes, a.Reads+a.Writes) })
 	for _, c := range r.Rows {
 		if c.Stub {
 			r.Stubs = append(r.Stubs, c)
 		}
 	}
-	return r, nil
-}
-
-// compare puts the larger first.
-func (o Order) compare(countA, countB uint64, timeA, timeB time.Duration) int {
-	if o == ByTime {
-		return cmp.Or(cmp.Compare(timeB, timeA), cmp.Compare(countB, countA))
-	}
-	return cmp.Or(cmp.Compare(countB, countA), cmp.Compare(timeB, timeA))
+	return r
 }

@@ -42,13 +42,25 @@ func (s *Space) Reset() {
 		}
 	}
 	for _, r := range s.rows[1:] {
-		if r.decl.Reset == 0 {
-			continue
+		if r.decl.Reset != 0 {
+			s.resetRow(r)
 		}
-		for i := range r.decl.instances() {
-			dword := r.decl.InstanceOffset(i) / 4
-			s.put(dword, s.mem[dword]|r.decl.Reset<<r.shift)
+	}
+}
+
+// ResetBlock gives the registers of one block their reset values. Effects do not run.
+func (s *Space) ResetBlock(name string) {
+	for _, r := range s.rows[1:] {
+		if s.blocks[r.block] == name && r.window == nil {
+			s.resetRow(r)
 		}
+	}
+}
+
+func (s *Space) resetRow(r *row) {
+	for i := range r.decl.instances() {
+		dword := r.decl.InstanceOffset(i) / 4
+		s.put(dword, s.mem[dword]&^r.lanes|r.decl.Reset<<r.shift)
 	}
 }
 
@@ -208,11 +220,7 @@ func (s *Space) readDword(id uint16, off, mask uint32) uint32 {
 
 // readRow returns one register's value, in its place in the dword.
 func (s *Space) readRow(r *row, off, mask uint32) uint32 {
-	n := r.stats.reads.n.Add(1)
-	var start int64
-	if sampled(n) {
-		start = s.clock()
-	}
+	n, start := s.begin(&r.stats.reads)
 	if r.decl.Stub {
 		s.missed.stubs.Add(1)
 	}
@@ -223,9 +231,7 @@ func (s *Space) readRow(r *row, off, mask uint32) uint32 {
 	if r.hooks.Read != nil {
 		v = r.hooks.Read(r.rep.instance(off), v>>r.shift) << r.shift & r.lanes
 	}
-	if sampled(n) {
-		r.stats.reads.add(n, s.clock()-start-s.clockCost)
-	}
+	s.end(&r.stats.reads, n, start)
 	return v
 }
 
@@ -250,11 +256,7 @@ func (s *Space) writeDword(id uint16, off, v, mask uint32) {
 // writeRow writes the bits of one register that m selects; v and m are in dword
 // position.
 func (s *Space) writeRow(r *row, off, v, m uint32) {
-	n := r.stats.writes.n.Add(1)
-	var start int64
-	if sampled(n) {
-		start = s.clock()
-	}
+	n, start := s.begin(&r.stats.writes)
 	if r.decl.Stub {
 		s.missed.stubs.Add(1)
 	}
@@ -275,9 +277,7 @@ func (s *Space) writeRow(r *row, off, v, m uint32) {
 			Mask: m >> r.shift,
 		})
 	}
-	if sampled(n) {
-		r.stats.writes.add(n, s.clock()-start-s.clockCost)
-	}
+	s.end(&r.stats.writes, n, start)
 }
 
 // holeAt returns the first byte of the dword at off that no row declares: the
@@ -288,30 +288,18 @@ func holeAt(off, declared uint32) uint32 {
 
 func (s *Space) readWindow(r *row, off uint32, p []byte) int {
 	p = r.windowPart(off, p)
-	n := r.stats.reads.n.Add(1)
-	var start int64
-	if sampled(n) {
-		start = s.clock()
-	}
+	n, start := s.begin(&r.stats.reads)
 	clear(p) // a window that fills less than it should must not show old bytes
 	r.window.Read(off-r.windowBase, p)
-	if sampled(n) {
-		r.stats.reads.add(n, s.clock()-start-s.clockCost)
-	}
+	s.end(&r.stats.reads, n, start)
 	return len(p)
 }
 
 func (s *Space) writeWindow(r *row, off uint32, p []byte) int {
 	p = r.windowPart(off, p)
-	n := r.stats.writes.n.Add(1)
-	var start int64
-	if sampled(n) {
-		start = s.clock()
-	}
+	n, start := s.begin(&r.stats.writes)
 	r.window.Write(off-r.windowBase, p)
-	if sampled(n) {
-		r.stats.writes.add(n, s.clock()-start-s.clockCost)
-	}
+	s.end(&r.stats.writes, n, start)
 	return len(p)
 }
 

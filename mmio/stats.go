@@ -29,8 +29,21 @@ type dirStats struct {
 // sampled reports whether the n-th access, counted from 1, is timed.
 func sampled(n uint64) bool { return n <= SampleEvery || n%SampleEvery == 1 }
 
-func (d *dirStats) add(n uint64, nanos int64) {
-	nanos = max(nanos, 0)
+// begin counts an access and returns its number, and the time of its start if it is timed.
+func (s *Space) begin(d *dirStats) (n uint64, start int64) {
+	n = d.n.Add(1)
+	if sampled(n) {
+		start = s.clock()
+	}
+	return n, start
+}
+
+// end adds the time of the access that begin counted as the n-th.
+func (s *Space) end(d *dirStats, n uint64, start int64) {
+	if !sampled(n) {
+		return
+	}
+	nanos := max(s.clock()-start-s.clockCost, 0)
 	if n <= SampleEvery {
 		d.first.Add(nanos)
 	} else {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/channel"
+	"github.com/umbra-gpu/umbra/aggregator/dma"
 	"github.com/umbra-gpu/umbra/aggregator/vram"
 	"github.com/umbra-gpu/umbra/shadowpt"
 	"github.com/umbra-gpu/umbra/tests/fakecard"
@@ -114,4 +115,18 @@ func TestUpdatesWaitForMoves(t *testing.T) {
 	})
 	<-done
 	require.Equal(t, byte(5), c.Bytes[0])
+}
+
+// TestReadOnlyMemory: memory that a machine maps for reading only is translated for entries that permit no
+// stores.
+func TestReadOnlyMemory(t *testing.T) {
+	const page = shadowpt.SmallPage
+	c := fakecard.New(1 << 20)
+	w := dma.New(1, c).Guest(0)
+	require.NoError(t, w.MapDMA(page, card.Mapping{Mem: make([]byte, page), Write: false}))
+	m := New(c, vram.NewExtents(nil), w, silent{})
+	for _, write := range []bool{false, true} {
+		_, ok := m.Translate(shadowpt.SystemCoherent, page, page, write)
+		require.Equal(t, !write, ok)
+	}
 }

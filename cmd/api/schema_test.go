@@ -20,7 +20,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/umbra-gpu/umbra/aggregator"
-	"github.com/umbra-gpu/umbra/aggregator/sched"
 	"github.com/umbra-gpu/umbra/cmd/api"
 	"github.com/umbra-gpu/umbra/vfiouser"
 	"github.com/umbra-gpu/umbra/vfiouser/conformance"
@@ -179,8 +178,6 @@ func (g *generator) fields(def string, t reflect.Type, properties object, requir
 			value["$ref"] = "#/$defs/Counts"
 		case "api.GPU.RulesBroken":
 			value["$ref"] = "#/$defs/Rules"
-		case "api.Scheduler.Counts":
-			value = g.of(reflect.TypeFor[sched.Counts]())
 		default:
 			value = g.of(f.Type)
 		}

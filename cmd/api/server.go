@@ -1,16 +1,13 @@
 package api
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
-	"sync"
 	"syscall"
 	"time"
 
@@ -24,9 +21,6 @@ const maxBody = 64 << 10
 
 // requestTimeout bounds the time that a client may take to send a request, and to take the reply.
 const requestTimeout = 10 * time.Second
-
-// lastReplies bounds the time that clients have to take replies when the server ends.
-const lastReplies = time.Second / 2
 
 // lastRequests bounds the wait for requests in progress when the server ends. Only a GPU's removal takes
 // longer, which waits for a client: it goes on, beside the end of the other GPUs.
@@ -43,11 +37,10 @@ func Listen(path string) (net.Listener, error) {
 		}
 		return failed
 	}}
-	l, err := private.Listen(context.Background(), "unix", path)
-	if errors.Is(err, unix.EADDRINUSE) {
-		if err = vfiouser.ClearPath(path); err == nil {
-			l, err = private.Listen(context.Background(), "unix", path)
-		}
+	var l net.Listener
+	err := vfiouser.ClearPath(path)
+	if err == nil {
+		l, err = private.Listen(context.Background(), "unix", path)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("control socket %s: %w", path, err)
@@ -61,9 +54,8 @@ func Serve(ctx context.Context, l net.Listener, b Backend, log *slog.Logger) err
 }
 
 func serve(ctx context.Context, l net.Listener, b Backend, log *slog.Logger, timeout time.Duration) error {
-	gate := &requestGate{timeout: timeout}
 	s := &http.Server{
-		Handler: gate.handler(b), ReadTimeout: timeout, WriteTimeout: timeout, IdleTimeout: timeout,
+		Handler: handler(b, timeout), ReadTimeout: timeout, WriteTimeout: timeout, IdleTimeout: timeout,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
 	done := make(chan error, 1)
@@ -73,53 +65,22 @@ func serve(ctx context.Context, l net.Listener, b Backend, log *slog.Logger, tim
 		return err
 	case <-ctx.Done():
 	}
-	gate.close(lastRequests)
-	end, cancel := context.WithTimeout(context.Background(), lastReplies)
+	end, cancel := context.WithTimeout(context.Background(), lastRequests)
 	defer cancel()
-	_ = s.Shutdown(end) // some client was late
+	_ = s.Shutdown(end) // some request, or its client, was late
 	err := s.Close()
 	<-done
 	return err
 }
 
-// requestGate lets requests in until the server ends.
-type requestGate struct {
-	timeout time.Duration
-
-	mu       sync.Mutex
-	ended    bool           // guarded by mu
-	requests sync.WaitGroup // in progress, but not of their clients
-}
-
-func (k *requestGate) enter() bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if !k.ended {
-		k.requests.Add(1)
-	}
-	return !k.ended
-}
-
-// close refuses further requests, and gives those in progress some time.
-func (k *requestGate) close(limit time.Duration) {
-	k.mu.Lock()
-	k.ended = true
-	k.mu.Unlock()
-	idle := make(chan struct{})
-	go func() {
-		k.requests.Wait()
-		close(idle)
-	}()
-	select {
-	case <-idle:
-	case <-time.After(limit):
-	}
-}
-
-func (k *requestGate) handler(b Backend) http.Handler {
+func handler(b Backend, timeout time.Duration) http.Handler {
 	m := http.NewServeMux()
 	handle := func(pattern string, f func(*http.Request) (any, error)) {
-		m.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { k.answer(w, r, f) })
+		m.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+			v, err := f(r)
+			answer(w, v, err, timeout)
+		})
 	}
 	name := func(r *http.Request) string { return r.PathValue("name") }
 	handle("GET /v1/status", func(*http.Request) (any, error) { return b.Status() })
@@ -152,24 +113,8 @@ func withBody[T any](f func(*http.Request, T) (any, error)) func(*http.Request) 
 	}
 }
 
-// do executes a request that has arrived whole.
-func (k *requestGate) do(r *http.Request, f func(*http.Request) (any, error)) (any, error) {
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		return nil, Invalid("request: %v", err)
-	}
-	r.Body = io.NopCloser(bytes.NewReader(body))
-	if !k.enter() {
-		return nil, Conflict("the server ends")
-	}
-	defer k.requests.Done()
-	return f(r)
-}
-
-// answer writes the result of f.
-func (k *requestGate) answer(w http.ResponseWriter, r *http.Request, f func(*http.Request) (any, error)) {
-	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
-	v, err := k.do(r, f)
+// answer writes the result of a request.
+func answer(w http.ResponseWriter, v any, err error, timeout time.Duration) {
 	code := http.StatusOK
 	if err != nil {
 		e := &Error{http.StatusInternalServerError, err.Error()}
@@ -177,7 +122,7 @@ func (k *requestGate) answer(w http.ResponseWriter, r *http.Request, f func(*htt
 		v, code = e, e.Code
 	}
 	// The server's own limit includes the request's work. This fails for no connection of a server.
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(k.timeout))
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(timeout))
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
 	_ = json.NewEncoder(w).Encode(v) // fails if the client has disconnected

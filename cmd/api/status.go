@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/umbra-gpu/umbra/aggregator/sched"
 )
 
 // AddRequest describes a virtual GPU to add.
@@ -130,12 +132,12 @@ type Share struct {
 
 // Scheduler describes how the card's time is shared.
 type Scheduler struct {
-	Policy   string            `json:"policy"`
-	Settings []Setting         `json:"settings"`
-	Changes  []Change          `json:"changes,omitempty"` // by this PATCH
-	Counts   map[string]uint64 `json:"counts"`            // events that should not happen
-	Ledger   *LedgerNode       `json:"ledger,omitempty"`
-	Shares   []Share           `json:"shares"`
+	Policy   string       `json:"policy"`
+	Settings []Setting    `json:"settings"`
+	Changes  []Change     `json:"changes,omitempty"` // by this PATCH
+	Counts   sched.Counts `json:"counts"`            // events that should not happen
+	Ledger   *LedgerNode  `json:"ledger,omitempty"`
+	Shares   []Share      `json:"shares"`
 }
 
 // Serving is the line that umbra serve --json writes when it is ready.

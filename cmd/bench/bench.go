@@ -7,11 +7,11 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -79,27 +79,35 @@ func List() string {
 
 // Check refuses options that make no sense.
 func (o *Options) Check() error {
-	if _, err := choose(o.Setups); err != nil {
+	all := append([]string{every}, distinct(setups, func(s setup) string { return s.name })...)
+	err := errors.Join(
+		known("--setups", "set-up", o.Setups, all),
+		known("--only", "scenario", o.Only, new(Options).measured()),
+		known("--kernels", "kernel", o.Kernels, lab.Kernels),
+	)
+	if err != nil {
 		return err
 	}
 	if o.InProcess && o.Machines {
 		return &config.Error{Where: "--in-process and --machines", Reason: "leave nothing to measure; give one of them, or neither"}
 	}
-	known := new(Options).measured()
-	for _, n := range o.Only {
-		if !slices.Contains(known, n) {
-			return &config.Error{Where: "--only", Value: n, Reason: "no such scenario; " + config.Known(n, known)}
-		}
-		if here := o.measured(); !slices.Contains(here, n) {
-			return &config.Error{Where: "--only", Value: n, Reason: "not measured there; these are: " + strings.Join(here, ", ")}
-		}
-	}
 	if o.Repeat < 0 {
 		return &config.Error{Where: "--repeat", Value: fmt.Sprint(o.Repeat), Reason: "must be 1 or more"}
 	}
-	for _, k := range o.Kernels {
-		if !slices.Contains(lab.Kernels, k) {
-			return &config.Error{Where: "--kernels", Value: k, Reason: "no such kernel; " + config.Known(k, lab.Kernels)}
+	here := o.measured()
+	for _, n := range o.Only {
+		if !slices.Contains(here, n) {
+			return &config.Error{Where: "--only", Value: n, Reason: "not measured there; these are: " + strings.Join(here, ", ")}
+		}
+	}
+	return nil
+}
+
+// known refuses the names of what there is not.
+func known(flag, what string, names, all []string) error {
+	for _, n := range names {
+		if !slices.Contains(all, n) {
+			return &config.Error{Where: flag, Value: n, Reason: "no such " + what + "; " + config.Known(n, all)}
 		}
 	}
 	return nil
@@ -108,21 +116,12 @@ func (o *Options) Check() error {
 // asked reports whether a scenario is to be measured.
 func (o *Options) asked(name string) bool { return len(o.Only) == 0 || slices.Contains(o.Only, name) }
 
-// rounds is how often something is measured.
-func (o *Options) rounds(quick, full int) int {
-	if o.Repeat > 0 {
-		return o.Repeat
-	}
-	return pick(o.Quick, quick, full)
-}
-
 // run is one run under way.
 type run struct {
 	Options
-	setups        []setup
-	rounds, boots int
-	began         time.Time
-	out           *record
+	setups []setup
+	began  time.Time
+	out    *record
 }
 
 // Run measures. What cannot be measured is in the result's errors. If ctx ends, Run returns its
@@ -131,39 +130,24 @@ func Run(ctx context.Context, o Options) (*Results, error) {
 	if err := o.Check(); err != nil {
 		return nil, err
 	}
-	setups, err := choose(o.Setups)
-	if err != nil {
-		return nil, err
-	}
 	if len(o.Kernels) == 0 {
 		o.Kernels = []string{"6.12"}
 	}
 	if inMachines := (&Options{Machines: true}).measured(); o.InProcess || !slices.ContainsFunc(inMachines, o.asked) {
 		o.Kernels = nil
-	}
-	if len(o.Kernels) > 0 {
-		if err := prepareMachines(ctx, &o); err != nil {
-			if ctx.Err() != nil {
-				return nil, ctx.Err()
-			}
-			return nil, &config.Error{Where: "virtual machines", Reason: fmt.Sprintf("none can be booted: %v; --in-process measures without", err)}
+	} else if err := prepareMachines(ctx, &o); err != nil {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
 		}
+		return nil, &config.Error{Where: "virtual machines", Reason: fmt.Sprintf("none can be booted: %v; --in-process measures without", err)}
 	}
-	r := &run{Options: o, setups: setups, rounds: o.rounds(2, 6), boots: o.rounds(1, 2), began: time.Now(), out: newRecord()}
-	r.out.note(fmt.Sprintf("umbra bench %s, %s, %s", o.Version, runtime.Version(), r.began.UTC().Format(time.RFC3339)))
-	if hint := BusyHint(); hint != "" {
-		r.out.note(hint)
-	}
-	if o.Quick {
-		r.out.set("quick", "true")
-	}
+	r := &run{Options: o, setups: choose(o.Setups), began: time.Now(), out: new(record)}
+	r.out.describe(&o)
 	if !o.Machines {
-		r.say("%d rounds in this process", r.rounds)
 		r.inProcess(ctx)
 	}
-	if n := r.boots * len(setups); n > 0 {
-		for _, k := range o.Kernels {
-			r.say("%d boots of virtual machines with Linux %s, of half a minute or more each", n, k)
+	for _, k := range o.Kernels {
+		if ctx.Err() == nil {
 			r.inMachines(ctx, k)
 		}
 	}
@@ -185,6 +169,8 @@ func (r *run) failed(what string, err error) {
 }
 
 func (r *run) inProcess(ctx context.Context) {
+	rounds := cmp.Or(r.Repeat, pick(r.Quick, 2, 6))
+	r.say("%d rounds in this process", rounds)
 	for _, s := range scenarios {
 		if s.cases == nil || !r.asked(s.name) {
 			continue
@@ -194,7 +180,7 @@ func (r *run) inProcess(ctx context.Context) {
 				return
 			}
 			r.say("%s %s", s.name, c.name)
-			err := c.measure(ctx, r.rounds, r.setups, func(setup *setup, values []benchfmt.Value) {
+			err := c.measure(ctx, rounds, r.setups, func(setup *setup, values []benchfmt.Value) {
 				r.out.add(Key{process, s.name, c.name, setup.name}, values)
 			})
 			if err != nil && ctx.Err() == nil {
@@ -205,23 +191,20 @@ func (r *run) inProcess(ctx context.Context) {
 }
 
 // inMachines boots a kernel on each set-up by turns. A round in which a set-up failed is dropped for
-// all set-ups, so that the n-th lines of all set-ups are of one round. The first boot reads
-// everything from disk, so it is not measured.
+// all set-ups, so that the n-th lines of all set-ups are of one round.
 func (r *run) inMachines(ctx context.Context, kernel string) {
+	boots := cmp.Or(r.Repeat, pick(r.Quick, 1, 2))
+	r.say("%d boots of Linux %s in virtual machines on each set-up, of half a minute or more each", boots, kernel)
 	if !r.Quick {
-		r.say("Linux %s on %s, to warm up", kernel, r.setups[0].name)
-		_ = r.life(ctx, kernel, &r.setups[0], new(record), func(string) bool { return false }) // errors return below
+		r.warmUp(ctx, kernel)
 	}
-	for round := range r.boots {
+	for round := range boots {
 		lives := new(record)
 		whole := true
 		for i := range r.setups {
 			s := &r.setups[(i+round)%len(r.setups)]
-			if ctx.Err() != nil {
-				return
-			}
-			r.say("boot %d of %d: Linux %s on %s", round*len(r.setups)+i+1, r.boots*len(r.setups), kernel, s.name)
-			err := r.life(ctx, kernel, s, lives, r.asked)
+			r.say("boot %d of %d: Linux %s on %s", round*len(r.setups)+i+1, boots*len(r.setups), kernel, s.name)
+			err := r.life(ctx, kernel, s, lives)
 			if ctx.Err() != nil {
 				return
 			}

@@ -3,7 +3,7 @@ package bench
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -31,11 +31,6 @@ const patience = time.Minute
 // settle waits until posted writes have been handled: a read is behind them.
 func settle(g *guest.Guest) { must(g.Sync(), g.Raw().Read(0, 0, make([]byte, 4))) }
 
-// alone is a case in which a new guest attaches, does something and leaves.
-func alone(name string, ram uint64, do func(t *take, g *guest.Guest)) testCase {
-	return testCase{name: name, shape: common, run: func(t *take) { do(t, t.attach(0, ram)) }}
-}
-
 // buffer is memory with its address in an address space.
 type buffer struct {
 	*guest.Buffer
@@ -59,24 +54,9 @@ func mapped(g *guest.Guest, s *guest.Space, va, size uint64, ram bool) buffer {
 
 // pattern fills p with pseudo-random bytes.
 func pattern(p []byte, seed uint64) {
-	x := seed*2 + 1
-	for i := range p {
-		x ^= x << 13
-		x ^= x >> 7
-		x ^= x << 17
-		p[i] = byte(x >> 32)
-	}
-}
-
-// bytesName writes a number of bytes as part of a case's name.
-func bytesName(n uint64) string {
-	switch {
-	case n >= 1<<20 && n%(1<<20) == 0:
-		return fmt.Sprintf("%dMiB", n>>20)
-	case n >= 1<<10 && n%(1<<10) == 0:
-		return fmt.Sprintf("%dKiB", n>>10)
-	}
-	return fmt.Sprintf("%dB", n)
+	var key [32]byte
+	le.PutUint64(key[:], seed)
+	rand.NewChaCha8(key).Read(p) // never fails
 }
 
 // pick returns the small or the full parameters of a run.
@@ -91,10 +71,4 @@ func pick[T any](quick bool, small, full T) T {
 func median(values []float64) float64 {
 	slices.Sort(values)
 	return values[len(values)/2]
-}
-
-// quantiles adds the median and the 99th percentile of single times.
-func quantiles(t *take, name string, each []float64) {
-	t.metric(name+"-p50-ns", median(each))
-	t.metric(name+"-p99-ns", each[len(each)*99/100])
 }

@@ -4,8 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
-	"slices"
+	"path"
 
 	"github.com/umbra-gpu/umbra/cmd/lab"
 	"github.com/umbra-gpu/umbra/cmd/lab/image"
@@ -40,37 +39,40 @@ func prepareMachines(ctx context.Context, o *Options) error {
 	return err
 }
 
+// warmUp boots a kernel once: the first boot reads everything from disk.
+func (r *run) warmUp(ctx context.Context, kernel string) {
+	r.say("Linux %s, to warm up", kernel)
+	if vm, err := lab.Start(ctx, lab.Config{Kernel: kernel, Progress: r.Progress}); err == nil { // an error returns with a set-up
+		_ = vm.Close()
+	}
+}
+
 // life is one machine from its boot to its end, with a stock kernel and its own driver. One boot is
 // one round.
 type life struct {
-	ctx    context.Context
+	*server
 	quick  bool
 	kernel string
-	server *server
 	vm     *lab.VM
 	now    string // scenario of the current step
 	out    *record
 }
 
 // life boots a kernel on a set-up, measures the scenarios that are asked for, and powers off.
-func (r *run) life(ctx context.Context, kernel string, s *setup, out *record, asked func(scenario string) bool) (err error) {
-	server, err := open(s, common)
+func (r *run) life(ctx context.Context, kernel string, s *setup, out *record) (err error) {
+	server, err := open(ctx, s, common)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, server.close()) }()
-	cfg := lab.Config{Kernel: kernel, CPUs: 2, Sockets: []string{server.endpoints[0].socket}, Progress: r.Progress}
+	cfg := lab.Config{Kernel: kernel, Sockets: []string{server.socket(0)}, Progress: r.Progress}
 	if kernel == "6.1" { // its nouveau misses fences on more than one
 		cfg.CPUs = 1
 	}
-	if asked(openCL.name) {
-		root, err := image.Source()
-		if err != nil {
-			return err
-		}
+	if r.asked(openCL.name) {
 		cfg.Mesa = mesa
-		for _, p := range programs {
-			cfg.Programs = append(cfg.Programs, filepath.Join(root, "tests/shim/programs", p+".c"))
+		if cfg.Programs, err = image.Programs(programs...); err != nil {
+			return err
 		}
 	}
 	vm, err := lab.Start(ctx, cfg)
@@ -80,21 +82,18 @@ func (r *run) life(ctx context.Context, kernel string, s *setup, out *record, as
 	defer func() { err = errors.Join(err, vm.Close()) }()
 	out.set("qemu", vm.QEMUVersion())
 	out.set("accelerator", vm.Accel().Name)
-	l := &life{ctx: ctx, quick: r.Quick, kernel: kernel, server: server, vm: vm}
-	for i := range scenarios {
-		s := &scenarios[i]
-		l.out = out
+	for _, s := range scenarios {
+		l := &life{server: server, quick: r.Quick, kernel: kernel, vm: vm, now: s.name, out: out}
 		switch {
 		case s.inMachine == nil:
 			continue
-		case asked(s.name):
+		case r.asked(s.name):
 			r.say("  %s", s.name)
 		case s.name == probe.name: // the others need the driver
 			l.out = new(record)
 		default:
 			continue
 		}
-		l.now = s.name
 		if err := caught(func() { s.inMachine(l) }); err != nil {
 			return fmt.Errorf("%s: %w\n%s", s.name, err, vm.Diagnosis())
 		}
@@ -104,10 +103,9 @@ func (r *run) life(ctx context.Context, kernel string, s *setup, out *record, as
 
 // measure measures one case of the current step.
 func (l *life) measure(name string, do func(t *take)) {
-	t := &take{ctx: l.ctx, server: l.server}
+	t := newTake(l.server)
 	do(t)
-	full := slices.DeleteFunc([]string{"linux=" + l.kernel, name}, func(s string) bool { return s == "" })
-	l.out.add(Key{machines, l.now, filepath.Join(full...), l.server.setup.name}, t.values())
+	l.out.add(Key{machines, l.now, path.Join("linux="+l.kernel, name), l.setup.name}, t.values())
 }
 
 // ask runs a command in the guest.
@@ -115,11 +113,11 @@ func (l *life) ask(command string, args, result any) {
 	must(l.vm.Agent().Call(l.ctx, command, args, result))
 }
 
-// call measures one case whose only phase is a command in the guest.
+// call measures one case that is a command in the guest.
 func call[R any](l *life, name, command string, args any, metrics func(t *take, r *R)) {
 	l.measure(name, func(t *take) {
 		r := new(R)
-		t.phase(command, func() { l.ask(command, args, r) })
+		t.phase("", func() { l.ask(command, args, r) })
 		metrics(t, r)
 	})
 }

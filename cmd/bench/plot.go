@@ -48,8 +48,8 @@ func (r *Results) Plot(w io.Writer) error {
 	middle := func(row int) float64 { return plotRow * (float64(row) + 2.5) }
 	bottom := middle(len(rows))
 	for i, p := range rows {
-		name := p.name
-		if p.title == placeOf(Key{Where: machines}).title {
+		name := p.scenario
+		if p.where == machines {
 			name += " (machine)"
 		}
 		text(4, middle(i)+4, "black", "%s", name)

@@ -4,15 +4,50 @@ import (
 	"bytes"
 	"fmt"
 
+	"github.com/umbra-gpu/umbra/cmd/config"
 	"github.com/umbra-gpu/umbra/devmodel/guest"
 )
+
+var probe = scenario{
+	name: "probe", about: "a driver attaches, resets the GPU and brings it up; in machines it is nouveau",
+	inMachine: (*life).probe,
+	cases: func(bool) []testCase {
+		return []testCase{{name: "bring-up", shape: common, run: func(t *take) { t.phase("", func() { t.attach(0, 0) }) }}}
+	},
+}
+
+var contexts = scenario{
+	name: "contexts", about: "address spaces, each with a channel that runs one submission, are created and destroyed",
+	cases: func(quick bool) (out []testCase) {
+		for _, n := range pick(quick, []int{1, 4}, []int{1, 2, 4, 8, 16}) {
+			out = append(out, alone(fmt.Sprint("contexts=", n), 0, func(t *take, g *guest.Guest) {
+				var channels []*guest.Channel
+				t.phase("create", func() {
+					for i := range n {
+						ch := get(g.NewChannel(i, get(g.NewSpace())))
+						must(ch.Finish())
+						channels = append(channels, ch)
+					}
+					settle(g)
+				})
+				t.phase("destroy", func() {
+					for _, ch := range channels {
+						must(ch.Close(), ch.Space.Free())
+					}
+					settle(g)
+				})
+			}))
+		}
+		return out
+	},
+}
 
 var program = scenario{
 	name: "program", about: "a program, in the phases of GPUvm's evaluation: init, host-to-device, launch (busy work), device-to-host, close",
 	cases: func(quick bool) (out []testCase) {
 		for _, work := range pick(quick, []uint64{4 << 20, 32 << 20}, []uint64{8 << 20, 64 << 20, 512 << 20, 4 << 30}) {
 			for _, n := range pick(quick, []uint64{0, 1 << 20}, []uint64{0, 64 << 10, 1 << 20, 16 << 20, 64 << 20}) {
-				out = append(out, alone(fmt.Sprintf("work=%s/data=%s", bytesName(work), bytesName(n)), 2*n+1<<20, func(t *take, g *guest.Guest) {
+				out = append(out, alone(fmt.Sprintf("work=%v/data=%v", config.Size(work), config.Size(n)), 2*n+1<<20, func(t *take, g *guest.Guest) {
 					runProgram(t, g, work, n)
 				}))
 			}

@@ -1,13 +1,15 @@
 package bench
 
 import (
-	"bufio"
 	"fmt"
 	"io"
 	"os"
+	"path"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/perf/benchfmt"
 	"golang.org/x/perf/benchunit"
@@ -21,10 +23,12 @@ const (
 	keyWhere = "where"
 )
 
-// Units of every result, as golang.org/x/perf calls them after reading.
+// Units of every result, and what golang.org/x/perf calls that of time after reading.
 const (
-	unitTime  = "sec/op"
-	unitTraps = "traps/op"
+	unitNS     = "ns/op"
+	unitTime   = "sec/op"
+	unitTraps  = "traps/op"
+	unitTrapNS = "trap-ns/op"
 )
 
 // Key names what one benchmark line measured.
@@ -41,15 +45,6 @@ type record struct {
 	where string // of the last line
 }
 
-func newRecord() *record {
-	r := new(record)
-	r.set("goos", runtime.GOOS)
-	r.set("goarch", runtime.GOARCH)
-	r.set("cpu", processor())
-	r.set("cpus", fmt.Sprint(runtime.NumCPU()))
-	return r
-}
-
 const (
 	notePrefix  = "# "
 	errorPrefix = "# not measured: "
@@ -63,22 +58,28 @@ func (r *record) failed(text string) {
 // set sets a configuration key of all results that are added from now on.
 func (r *record) set(key, value string) { fmt.Fprintf(r, "%s: %s\n", key, value) }
 
+// describe says by what, when and where a run is measured.
+func (r *record) describe(o *Options) {
+	r.note(fmt.Sprintf("umbra bench %s, %s, %s", o.Version, runtime.Version(), time.Now().UTC().Format(time.RFC3339)))
+	if hint := BusyHint(); hint != "" {
+		r.note(hint)
+	}
+	r.set("goos", runtime.GOOS)
+	r.set("goarch", runtime.GOARCH)
+	r.set("cpu", processor())
+	r.set("cpus", fmt.Sprint(runtime.NumCPU()))
+	if o.Quick {
+		r.set("quick", "true")
+	}
+}
+
 // add adds one repetition, as BenchmarkCopy/size=4KiB/engine=CE0/setup=all.
 func (r *record) add(k Key, values []benchfmt.Value) {
 	if k.Where != r.where {
 		r.where = k.Where
 		r.set(keyWhere, k.Where)
 	}
-	for _, v := range values {
-		line := fmt.Sprintf("Unit %s better=higher\n", v.Unit)
-		if (strings.HasSuffix(v.Unit, "/s") || v.Unit == "fairness") && !strings.Contains(r.String(), line) {
-			r.WriteString(line)
-		}
-	}
-	name := strings.ToUpper(k.Scenario[:1]) + k.Scenario[1:]
-	if k.Case != "" {
-		name += "/" + k.Case
-	}
+	name := path.Join(strings.ToUpper(k.Scenario[:1])+k.Scenario[1:], k.Case)
 	fmt.Fprintf(r, "Benchmark%s/setup=%s 1", name, k.Setup)
 	for _, v := range values {
 		if v.Value == 0 { // x/perf tells a tidy unit by the value that changes, so of 0 ns it would keep ns
@@ -89,17 +90,13 @@ func (r *record) add(k Key, values []benchfmt.Value) {
 	r.WriteByte('\n')
 }
 
+var modelName = regexp.MustCompile(`(?m)^model name\s*: (.+)$`)
+
 // processor is the processor's name.
 func processor() string {
-	f, err := os.Open("/proc/cpuinfo")
-	if err != nil {
-		return "unknown"
-	}
-	defer f.Close()
-	for s := bufio.NewScanner(f); s.Scan(); {
-		if key, value, ok := strings.Cut(s.Text(), ":"); ok && strings.TrimSpace(key) == "model name" {
-			return strings.TrimSpace(value)
-		}
+	text, _ := os.ReadFile("/proc/cpuinfo") // without it the name is unknown
+	if m := modelName.FindSubmatch(text); m != nil {
+		return string(m[1])
 	}
 	return "unknown"
 }
@@ -127,14 +124,6 @@ type Results struct {
 	values map[Key]map[string][]float64 // by unit, round by round
 }
 
-// keyOf is the reverse of add.
-func keyOf(r *benchfmt.Result) (k Key, ok bool) {
-	full, setup, ok := strings.Cut(r.Name.String(), "/setup=")
-	scenario, name, _ := strings.Cut(full, "/")
-	k = Key{r.GetConfig(keyWhere), strings.ToLower(scenario), name, setup}
-	return k, ok && k.Where != ""
-}
-
 // parse reads the text of a record.
 func parse(text string) (*Results, error) {
 	r := &Results{text: text, values: map[Key]map[string][]float64{}}
@@ -150,23 +139,30 @@ func parse(text string) (*Results, error) {
 	for from.Scan() {
 		switch line := from.Result().(type) {
 		case *benchfmt.Result:
-			k, ok := keyOf(line)
-			if !ok {
-				continue
-			}
-			r.Lines = append(r.Lines, line.Clone())
-			if r.values[k] == nil {
-				r.values[k] = map[string][]float64{}
-				r.keys = append(r.keys, k)
-			}
-			for _, v := range line.Values {
-				r.values[k][v.Unit] = append(r.values[k][v.Unit], v.Value)
-			}
+			r.addLine(line)
 		case *benchfmt.SyntaxError:
 			return nil, fmt.Errorf("line %d: %s", line.Line, line.Msg)
 		}
 	}
 	return r, from.Err()
+}
+
+// addLine is the reverse of record.add. Lines of other programs are left out.
+func (r *Results) addLine(line *benchfmt.Result) {
+	full, setup, ok := strings.Cut(line.Name.String(), "/setup=")
+	scenario, name, _ := strings.Cut(full, "/")
+	k := Key{line.GetConfig(keyWhere), strings.ToLower(scenario), name, setup}
+	if !ok || k.Where == "" {
+		return
+	}
+	r.Lines = append(r.Lines, line.Clone())
+	if r.values[k] == nil {
+		r.values[k] = map[string][]float64{}
+		r.keys = append(r.keys, k)
+	}
+	for _, v := range line.Values {
+		r.values[k][v.Unit] = append(r.values[k][v.Unit], v.Value)
+	}
 }
 
 // Read reads a run that Write wrote.
@@ -188,11 +184,8 @@ func (r *Results) Write(w io.Writer) error {
 	return err
 }
 
-// Medians returns those of one key by unit, nil if it was not measured.
+// Medians returns those of one key by unit.
 func (r *Results) Medians(k Key) map[string]float64 {
-	if r.values[k] == nil {
-		return nil
-	}
 	out := map[string]float64{}
 	for unit, v := range r.values[k] {
 		out[unit] = median(slices.Clone(v))
@@ -203,14 +196,4 @@ func (r *Results) Medians(k Key) map[string]float64 {
 // Setups returns the names of the set-ups that were measured.
 func (r *Results) Setups() []string {
 	return distinct(r.keys, func(k Key) string { return k.Setup })
-}
-
-// distinct returns the distinct names of a list, in order.
-func distinct[T any, N comparable](list []T, name func(T) N) (out []N) {
-	for _, v := range list {
-		if n := name(v); !slices.Contains(out, n) {
-			out = append(out, n)
-		}
-	}
-	return out
 }

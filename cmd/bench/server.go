@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,72 +12,52 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/umbra-gpu/umbra/cmd/parts"
 	"github.com/umbra-gpu/umbra/cmd/serve"
+	"github.com/umbra-gpu/umbra/devmodel/guest"
 	"github.com/umbra-gpu/umbra/vfiouser"
 )
 
-// server serves one set-up. It owns a card, the servers of its GPUs, with a goroutine each, and the
-// folder of their sockets. close ends all of them.
+// server serves one set-up. It owns a card with the servers of its GPUs, the folder of their sockets, and
+// the guests of this process. close ends all of them.
 type server struct {
-	setup     *setup
-	endpoints []*endpoint
+	ctx     context.Context // ends waits
+	setup   *setup
+	gpus    int
+	state   any          // of the case's prepare
+	trapped atomic.Int64 // nanoseconds in which the devices handled traps
+	guests  []*guest.Guest
 
-	running *parts.Running
-	served  chan struct{} // closed when a whole card is no longer served
-	cancel  context.CancelFunc
+	running *serve.Server
 	dir     string
 }
 
-// endpoint is one GPU that a guest can attach to.
-type endpoint struct {
-	*serve.Endpoint
-	socket string
-	mapped bool // the device offers windows to map, so QEMU posts no write
-	timer  *timer
-}
-
-// waitFree waits until no guest is attached.
-func (e *endpoint) waitFree(ctx context.Context) {
-	for e.Device.HasClient() {
-		must(ctx.Err())
-		time.Sleep(100 * time.Microsecond)
-	}
-}
-
-// handled returns the number of traps and the time that the device took for all of them.
-func (e *endpoint) handled() (reads, writes uint64, took time.Duration) {
-	for _, r := range e.Device.Traps() {
-		reads += r.Reads
-		writes += r.Writes
-	}
-	return reads, writes, time.Duration(e.timer.ns.Load())
-}
+// socket is where a GPU is served.
+func (s *server) socket(gpu int) string { return filepath.Join(s.dir, fmt.Sprintf("gpu%d.sock", gpu)) }
 
 // timer adds up the time that a device takes to handle traps. That costs two clock reads per trap,
 // the same with every set-up.
 type timer struct {
 	*serve.Device
-	ns atomic.Int64
+	ns *atomic.Int64
 }
 
 // ReadRegion implements vfiouser.Device.
-func (t *timer) ReadRegion(index int, off uint64, p []byte) error {
+func (t timer) ReadRegion(index int, off uint64, p []byte) error {
 	at := time.Now()
 	defer func() { t.ns.Add(int64(time.Since(at))) }()
 	return t.Device.ReadRegion(index, off, p)
 }
 
 // WriteRegion implements vfiouser.Device.
-func (t *timer) WriteRegion(index int, off uint64, p []byte) error {
+func (t timer) WriteRegion(index int, off uint64, p []byte) error {
 	at := time.Now()
 	defer func() { t.ns.Add(int64(time.Since(at))) }()
 	return t.Device.WriteRegion(index, off, p)
 }
 
-// open starts to serve a set-up.
-func open(setup *setup, size shape) (_ *server, err error) {
-	s := &server{setup: setup}
+// open starts to serve a set-up. ctx bounds waits; close ends the service.
+func open(ctx context.Context, setup *setup, size shape) (_ *server, err error) {
+	s := &server{ctx: ctx, setup: setup, gpus: size.gpus}
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("set-up %s: %w", setup.name, err), s.close())
@@ -87,63 +66,55 @@ func open(setup *setup, size shape) (_ *server, err error) {
 	if s.dir, err = os.MkdirTemp("", "umbra-bench-"); err != nil {
 		return nil, err
 	}
-	socket := func(i int) string { return filepath.Join(s.dir, fmt.Sprintf("gpu%d.sock", i)) }
-	options, err := setup.options(size, socket)
+	options, err := setup.options(size, s.socket)
 	if err != nil {
 		return nil, err
 	}
-	plan, err := parts.NewPlan(options, setup.whole, slog.New(slog.DiscardHandler))
+	plan, err := serve.NewPlan(options, setup.whole, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil, err
 	}
-	var timers []*timer
 	made := plan.Make
 	plan.Make = func(d vfiouser.Device, o vfiouser.Options) (vfiouser.Transport, error) {
-		t := &timer{Device: d.(*serve.Device)}
-		timers = append(timers, t)
-		return made(t, o)
+		return made(timer{d.(*serve.Device), &s.trapped}, o)
 	}
-	var listeners []*net.UnixListener
-	for i := range max(len(plan.GPUs), 1) {
-		l, err := vfiouser.Listen(socket(i))
-		if err != nil {
-			return nil, err
-		}
-		listeners = append(listeners, l)
-	}
-	if s.running, err = plan.Start(listeners); err != nil {
+	s.running, err = plan.Start(nil)
+	if err != nil {
 		return nil, err
-	}
-	for i, e := range s.running.Endpoints() {
-		s.endpoints = append(s.endpoints, &endpoint{e, socket(i), setup.mapped(), timers[i]})
-	}
-	if setup.whole {
-		var ctx context.Context
-		ctx, s.cancel = context.WithCancel(context.Background())
-		s.served = make(chan struct{})
-		go func() {
-			defer close(s.served)
-			_ = serve.Listen(ctx, s.running.Whole.Server, listeners[0]) // an error ends the clients, which report it
-		}()
 	}
 	return s, nil
 }
 
-// waitFree waits until no guest is attached.
-func (s *server) waitFree(ctx context.Context) {
-	for _, e := range s.endpoints {
-		e.waitFree(ctx)
+// attach attaches a driver in this process. It maps the windows that the device offers, as QEMU does,
+// or posts its writes if there are none.
+func (s *server) attach(gpu int, ram uint64) *guest.Guest {
+	g := get(guest.Attach(s.ctx, s.socket(gpu), guest.Config{RAM: ram, Map: s.setup.mapped(), Timeout: patience}))
+	s.guests = append(s.guests, g)
+	settle(g)
+	return g
+}
+
+// leave has all guests leave, and waits until others can attach.
+func (s *server) leave() (err error) {
+	for _, g := range s.guests {
+		err = errors.Join(err, g.Close())
 	}
+	s.guests = nil
+	for _, e := range s.running.Endpoints() {
+		for e.Device.HasClient() && s.ctx.Err() == nil {
+			time.Sleep(100 * time.Microsecond)
+		}
+	}
+	return errors.Join(err, s.ctx.Err())
 }
 
 // close ends the set-up and disconnects its guests.
 func (s *server) close() (err error) {
-	if s.cancel != nil {
-		s.cancel()
-		<-s.served
+	for _, g := range s.guests {
+		err = errors.Join(err, g.Close())
 	}
 	if s.running != nil {
-		err = s.running.Close()
+		err = errors.Join(err, s.running.Close())
 	}
 	return errors.Join(err, os.RemoveAll(s.dir))
 }
@@ -153,15 +124,14 @@ var reported = []string{
 	"doorbells", "invalidates", "scans", "entries_examined", "entries_changed", "entries_rewritten", "map_scans", "map_pages_moved",
 }
 
-// counts reads the counters of all endpoints together. A counter that the set-up does not have is
-// missing.
+// counts reads the counters of all GPUs together. A counter that the set-up does not have is missing.
 func (s *server) counts() map[string]float64 {
-	out := map[string]float64{}
-	for _, e := range s.endpoints {
-		reads, writes, took := e.handled()
-		out[unitTraps] += float64(reads + writes)
-		out["reads/op"] += float64(reads)
-		out["trap-ns/op"] += float64(took)
+	out := map[string]float64{unitTrapNS: float64(s.trapped.Load())}
+	for _, e := range s.running.Endpoints() {
+		for _, r := range e.Device.Traps() {
+			out[unitTraps] += float64(r.Reads + r.Writes)
+			out["reads/op"] += float64(r.Reads)
+		}
 		stats := e.Server.Stats()
 		out["wakes/op"] += float64(stats.Blocked)
 		for _, c := range stats.Commands {
@@ -186,16 +156,4 @@ func (s *server) counts() map[string]float64 {
 		}
 	}
 	return out
-}
-
-// has reports whether a set-up has a counter. A full scan does not look for changes, and without
-// mapping no page moves.
-func (s *setup) has(count string) bool {
-	switch count {
-	case "entries_changed":
-		return s.scan != "full"
-	case "map_scans", "map_pages_moved":
-		return s.mapped()
-	}
-	return true
 }

@@ -43,26 +43,29 @@ var setups = []setup{
 const every = "every"
 
 // choose returns the named set-ups in the order of setups, or the default ones for no names.
-func choose(names []string) ([]setup, error) {
-	known := []string{every}
-	for i := range setups {
-		known = append(known, setups[i].name)
-	}
-	for _, n := range names {
-		if !slices.Contains(known, n) {
-			return nil, &config.Error{Where: "--setups", Value: n, Reason: "no such set-up; " + config.Known(n, known)}
-		}
-	}
-	return slices.DeleteFunc(slices.Clone(setups), func(s setup) bool {
+func choose(names []string) []setup {
+	return keep(setups, func(s setup) bool {
 		if len(names) == 0 {
-			return s.asked
+			return !s.asked
 		}
-		return !slices.Contains(names, s.name) && !slices.Contains(names, every)
-	}), nil
+		return slices.Contains(names, s.name) || slices.Contains(names, every)
+	})
 }
 
 // mapped reports whether the guest maps anything.
 func (s *setup) mapped() bool { return s.barMap != "none" }
+
+// has reports whether a set-up has a counter. A full scan does not look for changes, and without
+// mapping no page moves.
+func (s *setup) has(count string) bool {
+	switch count {
+	case "entries_changed":
+		return s.scan != "full"
+	case "map_scans", "map_pages_moved":
+		return s.mapped()
+	}
+	return true
+}
 
 // shape is the size of a server, the same with every set-up.
 type shape struct {

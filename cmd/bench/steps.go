@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/umbra-gpu/umbra/cmd/config"
 	"github.com/umbra-gpu/umbra/cmd/lab/proto"
 )
 
@@ -14,7 +15,7 @@ import (
 func (l *life) probe() {
 	l.measure("", func(t *take) {
 		var loaded proto.ModprobeResult
-		t.phase("modprobe", func() { l.ask(proto.CmdModprobe, proto.ModprobeArgs{Name: "nouveau"}, &loaded) })
+		t.phase("", func() { l.ask(proto.CmdModprobe, proto.ModprobeArgs{Name: "nouveau"}, &loaded) })
 		n := len(loaded.Loaded)
 		if n == 0 || loaded.Loaded[n-1].Name != "nouveau" {
 			must(fmt.Errorf("modprobe loaded %+v, without nouveau", loaded.Loaded))
@@ -37,7 +38,7 @@ func fencesRight(r *proto.FencesResult) {
 func (l *life) fences() {
 	n := pick(l.quick, 100, 300)
 	call(l, "fences", proto.CmdFences, proto.FencesArgs{Count: n, SubmitOnly: true}, func(t *take, r *proto.FencesResult) {
-		t.perTimed(n, float64(r.MedianNS))
+		t.ops, t.each = n, float64(r.MedianNS)
 		t.metric("fence-p50-ns", float64(r.MedianNS))
 		t.metric("fence-p99-ns", float64(r.P99NS))
 		fencesRight(r)
@@ -49,7 +50,7 @@ func (l *life) submit() {
 	const batch = 64
 	n := pick(l.quick, 10, 20)
 	call(l, fmt.Sprint("submissions=", n*batch), proto.CmdFences, proto.FencesArgs{Count: n, Batch: batch, SubmitOnly: true}, func(t *take, r *proto.FencesResult) {
-		t.perTimed(1, float64(r.MedianNS)*float64(n))
+		t.each = float64(r.MedianNS) * float64(n)
 		if r.MedianNS > 0 {
 			t.metric("submissions/s", batch/(float64(r.MedianNS)/1e9))
 		}
@@ -61,14 +62,14 @@ func (l *life) submit() {
 func (l *life) copies() {
 	for _, size := range []uint32{4 << 10, 1 << 20} {
 		for _, engine := range []string{proto.CmdM2MF, proto.CmdCE} {
-			name := fmt.Sprintf("size=%s/engine=%s", bytesName(uint64(size)), strings.ToUpper(engine))
+			name := fmt.Sprintf("size=%v/engine=%s", config.Size(size), strings.ToUpper(engine))
 			call(l, name, engine, proto.CopyArgs{Bytes: size}, func(t *take, r *proto.CopyResult) {
 				var all int64
 				for _, c := range r.Cases {
 					all += c.NS
 					t.metric(strings.ReplaceAll(c.Name, " ", "-")+"-B/s", float64(c.Bytes)/float64(c.NS)*1e9)
 				}
-				t.perTimed(1, float64(all))
+				t.each = float64(all)
 			})
 		}
 	}
@@ -85,7 +86,7 @@ func (l *life) openCL() {
 			if m == nil {
 				must(fmt.Errorf("%s does not say how long its device worked: %q", p, r.Output))
 			}
-			t.perTimed(1, get(strconv.ParseFloat(m[1], 64))*1e6)
+			t.each = get(strconv.ParseFloat(m[1], 64)) * 1e6
 			t.metric("program-ns", float64(r.NS))
 		})
 	}
@@ -93,7 +94,5 @@ func (l *life) openCL() {
 
 // poweroff shuts the guest down. Its driver saves what VRAM would lose.
 func (l *life) poweroff() {
-	l.measure("poweroff", func(t *take) {
-		t.phase("poweroff", func() { t.metric("guest-clock-ns", float64(get(l.vm.TimedPoweroff(l.ctx)))) })
-	})
+	l.measure("poweroff", func(t *take) { t.phase("", func() { must(l.vm.Poweroff(l.ctx)) }) })
 }

@@ -15,7 +15,7 @@ var submit = scenario{
 		n := pick(quick, 500, 5000)
 		return []testCase{alone(fmt.Sprint("submissions=", n), 0, func(t *take, g *guest.Guest) {
 			r := newRinger(g)
-			t.metric("submissions/s", float64(n)/t.phase("submit", func() { r.storm(n) }).Seconds())
+			t.metric("submissions/s", float64(n)/t.phase("", func() { r.storm(n) }).Seconds())
 		})}
 	},
 }
@@ -38,7 +38,7 @@ func oneAtATime(t *take, g *guest.Guest, n int) {
 	r := newRinger(g)
 	r.storm(maxUnderWay / 2) // warm up
 	launches, works := make([]float64, n), make([]float64, n)
-	t.phase("one-at-a-time", func() {
+	t.phase("", func() {
 		for i := range n {
 			at := time.Now()
 			r.submit()
@@ -47,9 +47,9 @@ func oneAtATime(t *take, g *guest.Guest, n int) {
 			works[i] = float64(time.Since(at))
 		}
 	})
-	t.per(n)
-	quantiles(t, "launch", launches)
-	quantiles(t, "work", works)
+	t.ops = n
+	t.quantiles("launch", launches)
+	t.quantiles("work", works)
 }
 
 // ringer submits as a driver whose ring and pushbuffer lie in its own memory: a submission is
@@ -89,16 +89,14 @@ func (r *ringer) submit() {
 	must(r.ch.Doorbell(r.done % (1 << ringLog2)))
 }
 
-func (r *ringer) reached(n uint32) bool { return int32(le.Uint32(r.sem)-n) >= 0 }
-
 // wait polls the semaphore until submission n is done. After about 20 us it sleeps between two
 // polls, so that it does not keep the processor from the server for ever.
 func (r *ringer) wait(n uint32) {
-	for i := 0; i < 200 && !r.reached(n); i++ {
-		runtime.Gosched()
-	}
-	for end := time.Now().Add(patience); !r.reached(n); time.Sleep(time.Microsecond) {
-		if time.Now().After(end) {
+	end := time.Now().Add(patience)
+	for i := 0; int32(le.Uint32(r.sem)-n) < 0; i++ {
+		if i < 200 {
+			runtime.Gosched()
+		} else if time.Sleep(time.Microsecond); time.Now().After(end) {
 			must(r.g.Sync(), fmt.Errorf("the semaphore stays at %d of %d", le.Uint32(r.sem), r.done))
 		}
 	}

@@ -16,22 +16,21 @@ import (
 // confidence of all intervals. It takes six repetitions.
 const confidence = 0.95
 
-func summary(values []float64) benchmath.Summary {
-	return benchmath.AssumeNothing.Summary(benchmath.NewSample(slices.Clone(values), &benchmath.DefaultThresholds), confidence)
+func summary(values []float64) *benchmath.Summary {
+	s := benchmath.AssumeNothing.Summary(benchmath.NewSample(values, &benchmath.DefaultThresholds), confidence)
+	return &s
 }
 
 // hasInterval reports whether there were enough repetitions for one.
 func hasInterval(s *benchmath.Summary) bool { return !math.IsInf(s.Lo, 0) && !math.IsInf(s.Hi, 0) }
 
-// place is a line of the table.
-type place struct{ title, name string }
+// place is a line of the table: a scenario, in this process or in virtual machines.
+type place struct{ where, scenario string }
 
-func placeOf(k Key) place {
-	if k.Where == machines {
-		return place{"In virtual machines", k.Scenario}
-	}
-	return place{"In this process", k.Scenario}
-}
+func placeOf(k Key) place { return place{k.Where, k.Scenario} }
+
+// titles are of the tables.
+var titles = map[string]string{process: "In this process", machines: "In virtual machines"}
 
 // group is one set-up's part of a line.
 type group struct {
@@ -39,59 +38,78 @@ type group struct {
 	setup       string
 	partial     bool // it lacks cases that the set-up or the baseline does not have
 	rounds      int
-	time, traps benchmath.Summary
+	time, traps *benchmath.Summary
 	ratio       *benchmath.Summary // to the baseline; nil if that has not measured it
 }
 
-// groups summarizes the run. Times and traps are sums of the cases. A ratio is of values of the same
-// round, so what occupies the machine hits both, and the geometric mean of the cases.
+// groups summarizes the run.
 func (r *Results) groups(base string) (out []group) {
-	baseOf := func(k Key) []float64 {
-		k.Setup = base
-		return r.values[k][unitTime]
-	}
-	based := func(k Key) bool { return baseOf(k) != nil }
 	for _, p := range distinct(r.keys, placeOf) {
 		in := keep(r.keys, func(k Key) bool { return placeOf(k) == p })
 		cases := distinct(in, func(k Key) string { return k.Case })
 		for _, setup := range distinct(in, func(k Key) string { return k.Setup }) {
 			mine := keep(in, func(k Key) bool { return k.Setup == setup })
-			if slices.ContainsFunc(mine, based) {
-				mine = keep(mine, based)
-			}
-			g := group{place: p, setup: setup, partial: len(mine) < len(cases), rounds: math.MaxInt}
-			for _, k := range mine {
-				if g.rounds = min(g.rounds, len(r.values[k][unitTime])); based(k) {
-					g.rounds = min(g.rounds, len(baseOf(k)))
-				}
-			}
-			times, traps, ratios := make([]float64, g.rounds), make([]float64, g.rounds), make([]float64, g.rounds)
-			for i := range g.rounds {
-				for _, k := range mine {
-					times[i] += r.values[k][unitTime][i]
-					if of := r.values[k][unitTraps]; i < len(of) {
-						traps[i] += of[i]
-					}
-					if based(k) {
-						ratios[i] += math.Log(r.values[k][unitTime][i]/baseOf(k)[i]) / float64(len(mine))
-					}
-				}
-				ratios[i] = math.Exp(ratios[i])
-			}
-			g.time, g.traps = summary(times), summary(traps)
-			if based(mine[0]) {
-				s := summary(ratios)
-				g.ratio = &s
-			}
-			out = append(out, g)
+			out = append(out, r.group(mine, len(cases), base))
 		}
 	}
 	return out
 }
 
+// group summarizes a set-up's cases of a place, or those that the baseline has, too. The place has
+// all cases. Times and traps are sums of the cases. A ratio is of values of the same round, so what
+// occupies the machine hits both, and the geometric mean of the cases.
+func (r *Results) group(cases []Key, all int, base string) group {
+	g := group{place: placeOf(cases[0]), setup: cases[0].Setup}
+	baseOf := func(k Key) []float64 {
+		k.Setup = base
+		return r.values[k][unitTime]
+	}
+	both := keep(cases, func(k Key) bool { return baseOf(k) != nil })
+	based := len(both) > 0
+	if based {
+		cases = both
+	}
+	g.partial = len(cases) < all
+	g.rounds = len(r.values[cases[0]][unitTime])
+	for _, k := range cases {
+		if g.rounds = min(g.rounds, len(r.values[k][unitTime])); based {
+			g.rounds = min(g.rounds, len(baseOf(k)))
+		}
+	}
+	times, traps, ratios := make([]float64, g.rounds), make([]float64, g.rounds), make([]float64, g.rounds)
+	for i := range g.rounds {
+		for _, k := range cases {
+			v := r.values[k]
+			times[i] += v[unitTime][i]
+			if i < len(v[unitTraps]) {
+				traps[i] += v[unitTraps][i]
+			}
+			if based {
+				ratios[i] += math.Log(v[unitTime][i]/baseOf(k)[i]) / float64(len(cases))
+			}
+		}
+		ratios[i] = math.Exp(ratios[i])
+	}
+	g.time, g.traps = summary(times), summary(traps)
+	if based {
+		g.ratio = summary(ratios)
+	}
+	return g
+}
+
 // keep returns the elements for which ok holds.
 func keep[T any](list []T, ok func(T) bool) []T {
 	return slices.DeleteFunc(slices.Clone(list), func(v T) bool { return !ok(v) })
+}
+
+// distinct returns the distinct names of a list, in order.
+func distinct[T any, N comparable](list []T, name func(T) N) (out []N) {
+	for _, v := range list {
+		if n := name(v); !slices.Contains(out, n) {
+			out = append(out, n)
+		}
+	}
+	return out
 }
 
 func count(n float64) string {
@@ -101,68 +119,63 @@ func count(n float64) string {
 	return benchunit.Scale(n, benchunit.Decimal)
 }
 
+// what is the group's time, or its ratio to another set-up that is the baseline.
+func (g *group) what(base string) string {
+	text := benchunit.Scale(g.time.Center, benchunit.Decimal) + "s"
+	if g.ratio != nil && g.setup != base {
+		if text = fmt.Sprintf("%.2f", g.ratio.Center); hasInterval(g.ratio) {
+			text += " ±" + g.ratio.PctRangeString()
+		}
+	}
+	if g.partial {
+		text += "*"
+	}
+	return text
+}
+
+const legend = `ratio: time by that of %s, round by round; a time in its place: that does not have the scenario
+±: half width of the 95 %% interval of the median; without an interval, which takes 6 rounds, other work on the machine may have doubled or halved it
+*: only the cases that both have: a guest does not trap what it maps, and a whole card is not shared
+naive: a TLB invalidate scans all tables; trapped: only what changed; all: the guest also maps windows; umbra bench --list has more
+`
+
 // Text writes the results, a line for each scenario: time and traps of the baseline, then the ratio
 // and the traps of each other set-up. base "" is pass-through.
 func (r *Results) Text(w io.Writer, base string) error {
 	base = cmp.Or(base, passThrough)
 	var b strings.Builder
 	groups := r.groups(base)
-	var alone, partial, interval bool
-	for _, title := range distinct(groups, func(g group) string { return g.title }) {
-		here := keep(groups, func(g group) bool { return g.title == title })
+	for _, where := range distinct(groups, func(g group) string { return g.where }) {
+		here := keep(groups, func(g group) bool { return g.where == where })
 		least := slices.MinFunc(here, func(a, b group) int { return cmp.Compare(a.rounds, b.rounds) }).rounds
 		setups := distinct(here, func(g group) string { return g.setup })
-		first := slices.Contains(setups, base)
-		fmt.Fprintf(&b, "%s (%d rounds)\n", title, least)
+		fmt.Fprintf(&b, "%s (%d rounds)\n", titles[where], least)
 		t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 		fmt.Fprintf(t, "\t%s\t\nscenario", strings.Join(setups, "\t\t"))
 		for _, s := range setups {
 			what := "ratio"
-			if s == base || !first {
+			if s == base || !slices.Contains(setups, base) {
 				what = "time"
 			}
 			fmt.Fprintf(t, "\t%s\ttraps", what)
 		}
 		fmt.Fprintln(t)
-		for _, name := range distinct(here, func(g group) string { return g.name }) {
+		for _, name := range distinct(here, func(g group) string { return g.scenario }) {
 			fmt.Fprint(t, name)
 			for _, setup := range setups {
-				i := slices.IndexFunc(here, func(g group) bool { return g.setup == setup && g.name == name })
+				i := slices.IndexFunc(here, func(g group) bool { return g.setup == setup && g.scenario == name })
 				if i < 0 {
 					fmt.Fprint(t, "\t-\t-")
 					continue
 				}
-				g := &here[i]
-				text := benchunit.Scale(g.time.Center, benchunit.Decimal) + "s"
-				if isBase := setup == base; g.ratio != nil && !isBase {
-					if text = fmt.Sprintf("%.2f", g.ratio.Center); hasInterval(g.ratio) {
-						text, interval = text+" ±"+g.ratio.PctRangeString(), true
-					}
-				} else if !isBase {
-					alone = true
-				}
-				if g.partial {
-					text, partial = text+"*", true
-				}
-				fmt.Fprintf(t, "\t%s\t%s", text, count(g.traps.Center))
+				fmt.Fprintf(t, "\t%s\t%s", here[i].what(base), count(here[i].traps.Center))
 			}
 			fmt.Fprintln(t)
 		}
 		t.Flush()
 		b.WriteByte('\n')
 	}
-	about := "without an interval, which takes 6 rounds: other work on the machine may have doubled or halved it"
-	if interval {
-		about = "median, and the half width of its 95 % interval (from 6 rounds)"
-	}
-	fmt.Fprintf(&b, "ratio: time by that of %s, round by round; %s\n", base, about)
-	b.WriteString("naive: a TLB invalidate scans all tables; trapped: only what changed; all: the guest also maps windows; umbra bench --list has more\n")
-	if alone {
-		fmt.Fprintf(&b, "a time in place of a ratio: %s does not have the scenario\n", base)
-	}
-	if partial {
-		b.WriteString("*: only the cases that both have: a guest does not trap what it maps, and a whole card is not shared\n")
-	}
+	fmt.Fprintf(&b, legend, base)
 	for _, e := range r.Errors {
 		fmt.Fprintf(&b, "not measured: %s\n", e)
 	}

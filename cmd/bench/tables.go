@@ -2,7 +2,6 @@ package bench
 
 import (
 	"fmt"
-	"math/rand/v2"
 
 	"github.com/umbra-gpu/umbra/devmodel/guest"
 	"github.com/umbra-gpu/umbra/shadowpt"
@@ -32,8 +31,11 @@ type entryPattern struct {
 var patterns = []entryPattern{
 	{"dense", 4096, 4096, func(i, _ uint64) uint64 { return i * 4096 }},
 	{"strided", 4096, 1, func(i, n uint64) uint64 { return i*8%n + i*8/n }},
-	{"sparse", 512, 1, func(i, n uint64) uint64 { return i * 0x9e3779b1 % n }}, // an odd factor: each index once
+	{"sparse", 512, 1, scattered},
 }
+
+// scattered is an order without a pattern. If n is a power of two, each index below it comes once.
+func scattered(i, n uint64) uint64 { return i * 0x9e3779b1 % n }
 
 // poolPages is how many pages of VRAM entries point to. Each page begins with its own number.
 const poolPages = 256
@@ -47,7 +49,6 @@ type entrySpace struct {
 	space     *guest.Space
 	ch        *guest.Channel
 	pool, out buffer
-	random    *rand.Rand // of growth, with the same numbers for every set-up
 }
 
 func newEntrySpace(g *guest.Guest) *entrySpace {
@@ -66,25 +67,19 @@ func (e *entrySpace) start() {
 	must(e.ch.Finish())
 }
 
-func (e *entrySpace) entry(i uint64) uint64 {
-	return shadowpt.PTE{Valid: true, Target: shadowpt.VRAM, Addr: e.pool.Addr + poolPage(i)*shadowpt.SmallPage}.Encode()
+// fill writes run entries from index at, as if they were those from index as.
+func (e *entrySpace) fill(at, run, as uint64) {
+	must(e.space.Put(vaTables+at*shadowpt.SmallPage, run*shadowpt.SmallPage, false, func(k uint64) uint64 {
+		return shadowpt.PTE{Valid: true, Target: shadowpt.VRAM, Addr: e.pool.Addr + poolPage(as+k)*shadowpt.SmallPage}.Encode()
+	}))
 }
 
-// put writes run entries from index at; nil writes what they should be.
-func (e *entrySpace) put(at, run uint64, entry func(k uint64) uint64) {
-	if entry == nil {
-		entry = func(k uint64) uint64 { return e.entry(at + k) }
-	}
-	must(e.space.Put(vaTables+at*shadowpt.SmallPage, run*shadowpt.SmallPage, false, entry))
-}
-
-// verify has the GPU read through 64 of n entries.
-func (e *entrySpace) verify(n, seed uint64) {
-	r := rand.New(rand.NewPCG(seed, n))
+// verify has the GPU read through 64 of n entries, from one of the scattered on.
+func (e *entrySpace) verify(n, from uint64) {
 	var entries []uint64
 	var p guest.Push
 	for k := range uint64(64) {
-		i := r.Uint64N(n)
+		i := scattered(from+k, n)
 		entries = append(entries, i)
 		p.CopyLines(guest.M2MF, guest.Surface{VA: e.out.va + k*8, Pitch: 8}, guest.Surface{VA: vaTables + i*shadowpt.SmallPage, Pitch: 8}, 8, 1)
 	}
@@ -99,14 +94,14 @@ func (e *entrySpace) verify(n, seed uint64) {
 func updates(t *take, g *guest.Guest, n uint64, p *entryPattern) {
 	e := newEntrySpace(g)
 	e.start()
-	for at := uint64(0); at < n; at += shadowpt.SmallEntries {
-		e.put(at, 1, func(uint64) uint64 { return 0 })
+	for at := uint64(0); at < n; at += shadowpt.SmallEntries { // makes the tables
+		must(e.space.Unmap(vaTables+at*shadowpt.SmallPage, shadowpt.SmallPage, guest.Small))
 	}
-	must(e.space.Invalidate())
 	settle(g)
 	took := t.phase("update", func() {
 		for i := range n / p.run {
-			if e.put(p.at(i, n), p.run, nil); (i+1)*p.run%p.every == 0 {
+			at := p.at(i, n)
+			if e.fill(at, p.run, at); (i+1)*p.run%p.every == 0 {
 				must(e.space.Invalidate())
 			}
 		}
@@ -118,7 +113,7 @@ func updates(t *take, g *guest.Guest, n uint64, p *entryPattern) {
 		must(e.ch.Finish())
 		settle(g)
 	})
-	e.verify(n, n)
+	e.verify(n, 0)
 }
 
 var growth = scenario{
@@ -128,8 +123,8 @@ var growth = scenario{
 			entries := times * shadowpt.SmallEntries
 			out = append(out, testCase{
 				name: fmt.Sprint("tables=", times), shape: common,
-				prepare: func(t *take) any { return populate(t, entries) },
-				run:     func(t *take) { t.state.(*entrySpace).change(t, entries, pick(quick, 5, 20)) },
+				prepare: func(s *server) any { return populate(s, entries) },
+				run:     func(t *take) { t.state.(*entrySpace).change(t, entries, uint64(pick(quick, 5, 20))) },
 			})
 		}
 		return out
@@ -137,32 +132,31 @@ var growth = scenario{
 }
 
 // populate makes a guest whose tables are full of valid entries.
-func populate(t *take, entries uint64) *entrySpace {
-	e := newEntrySpace(t.attach(0, 0))
-	e.random = rand.New(rand.NewPCG(1, entries))
+func populate(s *server, entries uint64) *entrySpace {
+	e := newEntrySpace(s.attach(0, 0))
 	for at := uint64(0); at < entries; at += shadowpt.SmallEntries {
-		must(t.ctx.Err())
-		e.put(at, shadowpt.SmallEntries, nil)
+		must(s.ctx.Err())
+		e.fill(at, shadowpt.SmallEntries, at)
 	}
 	must(e.space.Invalidate())
 	e.start()
-	e.verify(entries, 1)
+	e.verify(entries, 0)
 	settle(e.g)
 	return e
 }
 
 // change changes one entry at a time. It restores the entry without an invalidate, so the next
 // change includes that.
-func (e *entrySpace) change(t *take, entries uint64, changes int) {
-	for k := range uint64(changes) {
-		at := e.random.Uint64N(entries)
-		t.phase("change", func() {
-			e.put(at, 1, func(uint64) uint64 { return e.entry(at + 1 - k%2) })
+func (e *entrySpace) change(t *take, entries, changes uint64) {
+	for k := range changes {
+		at := scattered(k, entries)
+		t.phase("", func() {
+			e.fill(at, 1, at+1-k%2)
 			must(e.space.Invalidate(), e.ch.Finish())
 			settle(e.g)
 		})
-		e.put(at, 1, nil)
+		e.fill(at, 1, at)
 		settle(e.g)
 	}
-	e.verify(entries, uint64(changes))
+	e.verify(entries, changes) // not those of the last change
 }

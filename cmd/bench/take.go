@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"time"
@@ -20,13 +19,15 @@ type testCase struct {
 	shape   shape
 	virtual bool // it cannot run with a whole card
 	// prepare makes what all rounds with one server use, and is not measured; nil makes nothing.
-	prepare func(t *take) any
-	// run does the case once.
+	prepare func(s *server) any
+	// run does the case once. If it measures no phase, the case does not exist with the set-up.
 	run func(t *take)
 }
 
-// takes reports whether the case is measured with a set-up.
-func (c *testCase) takes(s *setup) bool { return !s.whole || !c.virtual }
+// alone is a case in which a new guest attaches, does something and leaves.
+func alone(name string, ram uint64, do func(t *take, g *guest.Guest)) testCase {
+	return testCase{name: name, shape: common, run: func(t *take) { do(t, t.attach(0, ram)) }}
+}
 
 // failure ends what caught calls, as Fatal ends a test.
 type failure struct{ error }
@@ -57,54 +58,30 @@ func caught(do func()) (err error) {
 	return nil
 }
 
-// errSkip ends a case that does not exist with the set-up.
-var errSkip = errors.New("this case does not exist with this set-up")
-
 // take is one repetition of a case with one set-up.
 type take struct {
-	ctx    context.Context
-	server *server
-	state  any // of prepare
-	guests []io.Closer
-
-	phases  []string // in order
-	took    map[string]time.Duration
-	counts  map[string]float64
-	main    []benchfmt.Value // of per
+	*server
+	counts  map[string]float64 // of all phases: their time, and the server's counters meanwhile
+	ops     int                // that times and counters are divided by
+	each    float64            // nanoseconds of one; below 0: those of the phases
 	metrics []benchfmt.Value
 }
 
-// attach attaches a driver in this process, which leaves at the end of the take. It maps the windows
-// that the device offers, as QEMU does, or posts its writes if there are none.
-func (t *take) attach(gpu int, ram uint64) *guest.Guest {
-	e := t.server.endpoints[gpu]
-	g := get(guest.Attach(t.ctx, e.socket, guest.Config{RAM: ram, Map: e.mapped, Timeout: patience}))
-	t.guests = append(t.guests, g)
-	settle(g)
-	return g
+func newTake(s *server) *take {
+	return &take{server: s, counts: map[string]float64{}, ops: 1, each: -1}
 }
 
-func (t *take) close() (err error) {
-	for _, g := range t.guests {
-		err = errors.Join(err, g.Close())
-	}
-	return err
-}
-
-// phase measures do: its time, and the counters meanwhile. What do starts must have ended when it
-// returns. Phases of the same name add up.
+// phase measures do. What do starts must have ended when it returns. Phases of the same name add up;
+// the only phase of a case needs no name.
 func (t *take) phase(name string, do func()) (took time.Duration) {
 	before := t.server.counts()
 	at := time.Now()
 	do()
 	took = time.Since(at)
-	if t.took == nil {
-		t.took, t.counts = map[string]time.Duration{}, map[string]float64{}
+	t.counts[unitNS] += float64(took)
+	if name != "" {
+		t.counts[name+"-"+unitNS] += float64(took)
 	}
-	if !slices.Contains(t.phases, name) {
-		t.phases = append(t.phases, name)
-	}
-	t.took[name] += took
 	for unit, n := range t.server.counts() {
 		t.counts[unit] += n - before[unit]
 	}
@@ -116,86 +93,78 @@ func (t *take) metric(unit string, value float64) {
 	t.metrics = append(t.metrics, benchfmt.Value{Unit: unit, Value: value})
 }
 
-// per ends the part of the case that its time and counters are of, and divides them by n. Phases
-// that follow serve metrics only.
-func (t *take) per(n int) {
-	var all time.Duration
-	for _, d := range t.took {
-		all += d
+// quantiles adds the median and the 99th percentile of single times.
+func (t *take) quantiles(name string, each []float64) {
+	t.metric(name+"-p50-ns", median(each))
+	t.metric(name+"-p99-ns", each[len(each)*99/100])
+}
+
+// values returns what was measured, time and traps first; nil if no phase was.
+func (t *take) values() (out []benchfmt.Value) {
+	if len(t.counts) == 0 {
+		return nil
 	}
-	t.main = []benchfmt.Value{{Unit: "ns/op", Value: float64(all)}, {Unit: unitTraps, Value: t.counts[unitTraps]}}
-	for _, p := range t.phases {
-		if len(t.phases) > 1 {
-			t.main = append(t.main, benchfmt.Value{Unit: p + "-ns/op", Value: float64(t.took[p])})
-		}
+	add := func(unit string) {
+		out = append(out, benchfmt.Value{Unit: unit, Value: t.counts[unit] / float64(t.ops)})
+		delete(t.counts, unit)
+	}
+	add(unitNS)
+	add(unitTraps)
+	if t.each >= 0 {
+		out[0].Value = t.each
 	}
 	for _, unit := range slices.Sorted(maps.Keys(t.counts)) {
-		if unit != unitTraps {
-			t.main = append(t.main, benchfmt.Value{Unit: unit, Value: t.counts[unit]})
-		}
+		add(unit)
 	}
-	for i := range t.main {
-		t.main[i].Value /= float64(n)
-	}
-}
-
-// perTimed is per with another time than that of the phases.
-func (t *take) perTimed(n int, ns float64) {
-	t.per(n)
-	t.main[0].Value = ns
-}
-
-// values returns what was measured.
-func (t *take) values() []benchfmt.Value {
-	if t.main == nil {
-		t.per(1)
-	}
-	return append(t.main, t.metrics...)
+	return append(out, t.metrics...)
 }
 
 // measure runs a case with each set-up by turns and hands each repetition to add, so that other work
 // on the machine hits all set-ups alike. Each round begins with another set-up, so that none always
 // follows the slowest.
 func (c *testCase) measure(ctx context.Context, rounds int, setups []setup, add func(s *setup, values []benchfmt.Value)) (err error) {
-	var prepared []*take
+	var servers []*server
 	defer func() {
-		for _, t := range prepared {
-			err = errors.Join(err, t.close(), t.server.close())
+		for _, s := range servers {
+			err = errors.Join(err, s.close())
 		}
 	}()
 	for i := range setups {
 		if !c.takes(&setups[i]) {
 			continue
 		}
-		s, err := open(&setups[i], c.shape)
+		s, err := open(ctx, &setups[i], c.shape)
 		if err != nil {
 			return err
 		}
-		t := &take{ctx: ctx, server: s}
-		prepared = append(prepared, t)
-		if c.prepare != nil {
-			if err := caught(func() { t.state = c.prepare(t) }); err != nil {
-				return fmt.Errorf("%s: %w", s.setup.name, err)
-			}
+		if servers = append(servers, s); c.prepare == nil {
+			continue
+		}
+		if err := caught(func() { s.state = c.prepare(s) }); err != nil {
+			return fmt.Errorf("%s: %w", s.setup.name, err)
 		}
 	}
 	for round := range rounds {
-		for i := range prepared {
-			p := prepared[(i+round)%len(prepared)]
-			t := &take{ctx: ctx, server: p.server, state: p.state}
+		for i := range servers {
+			s := servers[(i+round)%len(servers)]
+			t := newTake(s)
 			err := caught(func() {
 				must(ctx.Err())
-				if p.state == nil {
-					p.server.waitFree(ctx) // the last round's guest may still be leaving
-				}
 				c.run(t)
+				if c.prepare == nil {
+					must(s.leave())
+				}
 			})
-			if err = errors.Join(err, t.close()); err != nil && !errors.Is(err, errSkip) {
-				return fmt.Errorf("%s: %w", p.server.setup.name, err)
-			} else if err == nil {
-				add(p.server.setup, t.values())
+			if err != nil {
+				return fmt.Errorf("%s: %w", s.setup.name, err)
+			}
+			if values := t.values(); values != nil {
+				add(s.setup, values)
 			}
 		}
 	}
 	return nil
 }
+
+// takes reports whether the case is measured with a set-up.
+func (c *testCase) takes(s *setup) bool { return !s.whole || !c.virtual }

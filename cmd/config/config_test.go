@@ -103,17 +103,6 @@ func TestEveryOption(t *testing.T) {
 	}
 }
 
-func TestFlagsOverrideFile(t *testing.T) {
-	c, err := read("card: {vram: 1GiB, msi: false}\n")
-	require.NoError(t, err)
-	c.Override(&Config{Card: Card{VRAM: 2 << 30}}, []string{"vram"})
-	require.Equal(t, Size(2<<30), c.Card.VRAM)
-	require.False(t, c.Card.MSI)
-	require.Equal(t, "--vram", c.Where("card.vram"))
-	require.Equal(t, "f.yaml:1:25: card.msi", c.Where("card.msi"))
-	require.Equal(t, "--socket (or socket in the file)", c.Where("socket"))
-}
-
 // TestFileErrors: an error names file, line, column, key and value, and what would be accepted.
 func TestFileErrors(t *testing.T) {
 	const top = "socket, control, card, server, shadow, limits, scheduler, gpus, profiles"

@@ -1,9 +1,9 @@
 package config
 
 import (
-	"cmp"
 	"fmt"
 	"path/filepath"
+	"slices"
 
 	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
@@ -52,22 +52,36 @@ func (t claims) claim(id, value, where, own string) error {
 	return nil
 }
 
+// A SocketPath is an option that is the path of a socket.
+type SocketPath struct {
+	Path  *string
+	Where string // as the user wrote the option
+}
+
+// Sockets lists the sockets that a server with these GPUs listens on.
+func (c *Config) Sockets(gpus []GPU) []SocketPath {
+	all := []SocketPath{{&c.Socket, c.Where("socket")}, {&c.Control, c.Where("control")}}
+	for i := range gpus {
+		all = append(all, SocketPath{&gpus[i].Socket, gpus[i].Where("socket")})
+	}
+	return slices.DeleteFunc(all, func(s SocketPath) bool { return *s.Path == "" })
+}
+
 // fitNames refuses names and sockets that are there twice.
 func (c *Config) fitNames(gpus []GPU) error {
 	names, sockets := make(claims), make(claims)
-	socket := func(path, where string) error {
-		abs, err := filepath.Abs(path)
-		if err != nil || path == "" {
-			return err
-		}
-		return sockets.claim(abs, path, where, "a path")
-	}
-	if err := cmp.Or(socket(c.Socket, c.Where("socket")), socket(c.Control, c.Where("control"))); err != nil {
-		return err
-	}
 	for i := range gpus {
 		g := &gpus[i]
-		if err := cmp.Or(names.claim(g.Name, g.Name, g.Where("name"), "GPU a name"), socket(g.Socket, g.Where("socket"))); err != nil {
+		if err := names.claim(g.Name, g.Name, g.Where("name"), "GPU a name"); err != nil {
+			return err
+		}
+	}
+	for _, s := range c.Sockets(gpus) {
+		abs, err := filepath.Abs(*s.Path)
+		if err == nil {
+			err = sockets.claim(abs, *s.Path, s.Where, "a path")
+		}
+		if err != nil {
 			return err
 		}
 	}

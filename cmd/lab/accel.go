@@ -2,6 +2,7 @@ package lab
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,8 +18,8 @@ import (
 
 // Accel is the accelerator of a machine and why it is that one.
 type Accel struct {
-	Name   string // AccelKVM or AccelTCG
-	Reason string // for people
+	Name   string `json:"name"`   // AccelKVM or AccelTCG
+	Reason string `json:"reason"` // for people
 }
 
 // How long a guest may take under KVM before KVM counts as not working: to
@@ -29,13 +30,6 @@ const (
 	kvmTrial     = 20 * time.Second
 )
 
-// verdict is the remembered outcome of booting a guest under KVM.
-type verdict struct {
-	Works  bool      `json:"works"`
-	Reason string    `json:"reason"`
-	When   time.Time `json:"when"`
-}
-
 // retryAfter is when a KVM that failed gets another chance: the host may have
 // been too busy.
 const retryAfter = 24 * time.Hour
@@ -44,57 +38,61 @@ const retryAfter = 24 * time.Hour
 // proves nothing: some hosts offer a KVM that cannot run a stock kernel.
 func chooseAccel(ctx context.Context, cfg Config, a Assets) (Accel, error) {
 	if cfg.Accel != "" {
-		return Accel{Name: cfg.Accel, Reason: "asked for"}, nil
+		return Accel{cfg.Accel, "asked for"}, nil
 	}
 	if err := unix.Access("/dev/kvm", unix.R_OK|unix.W_OK); err != nil {
-		return Accel{Name: AccelTCG, Reason: "no usable /dev/kvm: " + err.Error()}, nil
+		return Accel{AccelTCG, "no usable /dev/kvm: " + err.Error()}, nil
 	}
 	dir, err := fetch.DefaultDir()
 	if err != nil {
 		return Accel{}, err
 	}
-	unlock, err := fetch.Lock(ctx, filepath.Join(dir, "accel.lock"), nil)
+	dir = filepath.Join(dir, "accel")
+	unlock, err := fetch.Lock(ctx, filepath.Join(dir, "lock"), nil)
 	if err != nil {
 		return Accel{}, err
 	}
 	defer unlock()
-
-	file := filepath.Join(dir, "accel.json")
-	known := make(map[string]verdict)
-	if data, err := os.ReadFile(file); err == nil {
-		if json.Unmarshal(data, &known) != nil {
-			clear(known) // an older or damaged file: try again
-		}
+	file := filepath.Join(dir, outcomeOf(a))
+	if known := remembered(file); known.Name != "" {
+		return known, nil
 	}
-	key := fmt.Sprintf("host %s, QEMU %s, guest %s", hostRelease(), a.QEMU.Version, a.Kernel.Release)
-	v, ok := known[key]
-	if !ok || !v.Works && time.Since(v.When) > retryAfter {
-		if cfg.Progress != nil {
-			fmt.Fprintf(cfg.Progress, "trying KVM with Linux %s (the outcome is kept)\n", a.Kernel.Release)
-		}
-		v = tryKVM(ctx, a)
-		if ctx.Err() != nil {
-			return Accel{}, ctx.Err()
-		}
-		v.When = time.Now()
-		known[key] = v
-		if err := writeJSON(file, known); err != nil {
-			return Accel{}, err
-		}
+	if cfg.Progress != nil {
+		fmt.Fprintf(cfg.Progress, "trying KVM with Linux %s (the outcome is kept)\n", a.Kernel.Release)
 	}
-	if v.Works {
-		return Accel{Name: AccelKVM, Reason: v.Reason}, nil
+	accel := tryKVM(ctx, a)
+	if ctx.Err() != nil {
+		return Accel{}, ctx.Err()
 	}
-	return Accel{Name: AccelTCG, Reason: v.Reason}, nil
+	data, err := json.Marshal(accel)
+	return accel, errors.Join(err, os.WriteFile(file, data, 0o644))
 }
 
-func tryKVM(ctx context.Context, a Assets) verdict {
+// outcomeOf names the file that remembers the outcome of booting a guest under KVM.
+func outcomeOf(a Assets) string {
+	var host unix.Utsname
+	_ = unix.Uname(&host) // without it, all hosts are one
+	key := fmt.Sprintln(unix.ByteSliceToString(host.Release[:]), unix.ByteSliceToString(host.Version[:]), a.QEMU.Version, a.Kernel.Release)
+	return fmt.Sprintf("%x.json", sha256.Sum256([]byte(key)))
+}
+
+// remembered reads an outcome. There is none if KVM failed long ago, or the file is damaged.
+func remembered(file string) (a Accel) {
+	data, err := os.ReadFile(file)
+	info, err2 := os.Stat(file)
+	if err != nil || err2 != nil || json.Unmarshal(data, &a) != nil || a.Name == AccelTCG && time.Since(info.ModTime()) > retryAfter {
+		return Accel{}
+	}
+	return a
+}
+
+func tryKVM(ctx context.Context, a Assets) Accel {
 	began := time.Now()
 	if err := bootKVM(ctx, a); err != nil {
 		first, _, _ := strings.Cut(err.Error(), "\n")
-		return verdict{Reason: "/dev/kvm is there but does not boot this kernel: " + first}
+		return Accel{AccelTCG, "/dev/kvm is there but does not boot this kernel: " + first}
 	}
-	return verdict{Works: true, Reason: fmt.Sprintf("KVM booted this kernel in %.1f s", time.Since(began).Seconds())}
+	return Accel{AccelKVM, fmt.Sprintf("KVM booted this kernel in %.1f s", time.Since(began).Seconds())}
 }
 
 func bootKVM(ctx context.Context, a Assets) (err error) {
@@ -116,25 +114,4 @@ func bootKVM(ctx context.Context, a Assets) (err error) {
 		return err
 	}
 	return vm.ready(ctx, 1)
-}
-
-func hostRelease() string {
-	var u unix.Utsname
-	if unix.Uname(&u) != nil {
-		return "unknown"
-	}
-	return unix.ByteSliceToString(u.Release[:]) + " " + unix.ByteSliceToString(u.Version[:])
-}
-
-// writeJSON replaces a file at once.
-func writeJSON(file string, v any) error {
-	data, err := json.MarshalIndent(v, "", "\t")
-	if err != nil {
-		return err
-	}
-	tmp := file + ".new"
-	if err := os.WriteFile(tmp, append(data, '\n'), 0o644); err != nil {
-		return err
-	}
-	return os.Rename(tmp, file)
 }

@@ -15,7 +15,7 @@ import (
 func TestAccelAskedFor(t *testing.T) {
 	a, err := chooseAccel(t.Context(), Config{Accel: AccelKVM}, Assets{})
 	require.NoError(t, err)
-	require.Equal(t, Accel{Name: AccelKVM, Reason: "asked for"}, a)
+	require.Equal(t, Accel{AccelKVM, "asked for"}, a)
 }
 
 // What is remembered of KVM counts; a failure counts for a day.
@@ -31,26 +31,24 @@ func TestAccelRemembered(t *testing.T) {
 	t.Setenv(fetch.EnvCache, dir)
 	// A QEMU that cannot start: trying KVM with it fails at once.
 	a := Assets{QEMU: fetch.QEMU{Version: "1", Argv: []string{"/nowhere/qemu"}}, Kernel: fetch.Kernel{Release: "6.x"}}
-	key := "host " + hostRelease() + ", QEMU 1, guest 6.x"
-	file := filepath.Join(dir, "accel.json")
+	file := filepath.Join(dir, "accel", outcomeOf(a))
+	require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
 	for _, c := range []struct {
-		name   string
-		known  verdict
-		accel  string
-		reason string
+		text string
+		age  time.Duration
+		want Accel
 	}{
-		{"works", verdict{Works: true, Reason: "booted"}, AccelKVM, "booted"},
-		{"failed today", verdict{Reason: "hangs", When: time.Now()}, AccelTCG, "hangs"},
-		{"failed long ago", verdict{Reason: "hangs", When: time.Now().Add(-2 * retryAfter)}, AccelTCG, "/nowhere/qemu"},
+		{`{"name":"kvm","reason":"booted"}`, 2 * retryAfter, Accel{AccelKVM, "booted"}},
+		{`{"name":"tcg","reason":"hangs"}`, 0, Accel{AccelTCG, "hangs"}},
+		{`{"name":"tcg","reason":"hangs"}`, 2 * retryAfter, Accel{AccelTCG, "/nowhere/qemu"}},
+		{`{damaged`, 0, Accel{AccelTCG, "/nowhere/qemu"}},
 	} {
-		require.NoError(t, writeJSON(file, map[string]verdict{key: c.known}))
+		require.NoError(t, os.WriteFile(file, []byte(c.text), 0o644))
+		require.NoError(t, os.Chtimes(file, time.Time{}, time.Now().Add(-c.age)))
 		got, err := chooseAccel(t.Context(), Config{}, a)
-		require.NoError(t, err, c.name)
-		require.Equal(t, c.accel, got.Name, c.name)
-		require.Contains(t, got.Reason, c.reason, c.name)
+		require.NoError(t, err)
+		require.Equal(t, c.want.Name, got.Name, c.text)
+		require.Contains(t, got.Reason, c.want.Reason, c.text)
+		require.Equal(t, got, remembered(file), "the outcome is kept")
 	}
-	require.NoError(t, os.WriteFile(file, []byte("{damaged"), 0o644))
-	got, err := chooseAccel(t.Context(), Config{}, a)
-	require.NoError(t, err)
-	require.Equal(t, AccelTCG, got.Name)
 }

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -76,46 +77,34 @@ func agentSocket(sockets []string) (string, error) {
 // comma escapes a value for QEMU's options.
 func comma(s string) string { return strings.ReplaceAll(s, ",", ",,") }
 
-// DeviceArgs are the QEMU arguments that attach the vfio-user devices at
-// sockets. QEMU takes the socket's address as JSON only. Guest memory must be
-// shared for the devices to reach it: MemoryArgs.
-func DeviceArgs(sockets []string, props map[string]any) []string {
-	var args []string
-	for _, s := range sockets {
-		dev := map[string]any{
-			"driver": "vfio-user-pci",
-			"socket": map[string]string{"path": s, "type": "unix"},
-		}
-		maps.Copy(dev, props)
+// devices are the arguments that attach the vfio-user devices. QEMU takes the socket's address as
+// JSON only.
+func (m *machine) devices() (args []string) {
+	for _, s := range m.cfg.Sockets {
+		dev := map[string]any{"driver": "vfio-user-pci", "socket": map[string]string{"path": s, "type": "unix"}}
+		maps.Copy(dev, m.cfg.DeviceProps)
 		data, err := json.Marshal(dev) // sorts keys: one spelling for one device
 		if err != nil {
-			panic(fmt.Sprintf("lab: device properties %v: %v", props, err))
+			panic(fmt.Sprintf("lab: device properties %v: %v", m.cfg.DeviceProps, err))
 		}
 		args = append(args, "-device", string(data))
 	}
 	return args
 }
 
-// MemoryArgs are the QEMU arguments for mib MiB of memory that a vfio-user
-// server can map.
-func MemoryArgs(mib int) []string {
-	return []string{
-		"-m", strconv.Itoa(mib) + "M",
-		"-object", fmt.Sprintf("memory-backend-memfd,id=mem,size=%dM,share=on", mib),
-		"-machine", "q35,memory-backend=mem",
-	}
-}
-
 // args is the whole command line behind QEMU's own name.
 func (m *machine) args() []string {
 	c := m.cfg
-	args := []string{"-nodefaults", "-no-user-config", "-display", "none"}
-	args = append(args, MemoryArgs(c.Memory)...)
 	accel := m.accel
 	if accel == AccelTCG {
 		accel = "tcg,thread=multi"
 	}
-	args = append(args, "-accel", accel, "-cpu", m.cpu(), "-smp", strconv.Itoa(c.CPUs))
+	args := []string{
+		"-nodefaults", "-no-user-config", "-display", "none", "-m", fmt.Sprintf("%dM", c.Memory),
+		// The server maps the guest's memory.
+		"-object", fmt.Sprintf("memory-backend-memfd,id=mem,size=%dM,share=on", c.Memory), "-machine", "q35,memory-backend=mem",
+		"-accel", accel, "-cpu", m.cpu(), "-smp", strconv.Itoa(c.CPUs),
+	}
 	if !c.Reboot {
 		args = append(args, "-no-reboot")
 	}
@@ -128,18 +117,14 @@ func (m *machine) args() []string {
 	}
 	args = append(args, "-kernel", m.kernel, "-initrd", m.image, "-append", m.commandLine())
 	args = append(args, c.QEMUArgs...) // an IOMMU serves the devices behind it
-	return append(args, DeviceArgs(c.Sockets, c.DeviceProps)...)
+	return append(args, m.devices()...)
 }
 
 func (m *machine) cpu() string {
-	switch {
-	case m.cfg.CPU != "":
-		return m.cfg.CPU
-	case m.accel == AccelKVM:
+	if m.cfg.CPU == "" && m.accel == AccelKVM {
 		return "host"
-	default:
-		return DefaultCPU
 	}
+	return cmp.Or(m.cfg.CPU, DefaultCPU)
 }
 
 // commandLine is the kernel's command line.

@@ -14,90 +14,58 @@ import (
 	"github.com/umbra-gpu/umbra/cmd/lab/fetch"
 )
 
-// arg returns the values of an option, in order.
-func arg(args []string, option string) []string {
-	var out []string
-	for i := 0; i+1 < len(args); i++ {
-		if args[i] == option {
-			out = append(out, args[i+1])
-		}
-	}
-	return out
-}
-
-func testMachine(t *testing.T, cfg Config, accel string) []string {
-	require.NoError(t, cfg.setDefaults())
-	m := machine{cfg: cfg, accel: accel, kernel: "/k/vmlinuz", image: "/k/image"}
-	m.socketChardevs("/s/console", "/s/a,gent", "/s/monitor")
-	return m.args()
-}
-
-func TestArgsDefault(t *testing.T) {
-	args := testMachine(t, Config{}, AccelTCG)
-	require.Equal(t, []string{"q35,memory-backend=mem"}, arg(args, "-machine"))
-	require.Equal(t, []string{"memory-backend-memfd,id=mem,size=1024M,share=on"}, arg(args, "-object"))
-	require.Equal(t, []string{"1024M"}, arg(args, "-m"))
-	require.Equal(t, []string{"tcg,thread=multi"}, arg(args, "-accel"))
-	require.Equal(t, []string{DefaultCPU}, arg(args, "-cpu"))
-	require.Equal(t, []string{"chardev:console", "chardev:agent"}, arg(args, "-serial"), "ttyS0, ttyS1")
-	require.Contains(t, arg(args, "-chardev"), "socket,id=agent,path=/s/a,,gent", "QEMU's commas are doubled")
-	require.Contains(t, args, "-no-reboot")
-	require.Empty(t, arg(args, "-device"))
-}
-
+// TestArgs has QEMU's whole command line, but for the kernel's.
 func TestArgs(t *testing.T) {
-	args := testMachine(t, Config{
-		Sockets:     []string{"/s/0.sock", `/s/"1".sock`},
-		DeviceProps: map[string]any{"x-no-posted-writes": true},
-		Memory:      512, CPUs: 1, Reboot: true,
-		Append: []string{"nouveau.debug=trace"}, QEMUArgs: []string{"-trace", "vfio_user*"},
-	}, AccelKVM)
-	require.Equal(t, []string{
-		`{"driver":"vfio-user-pci","socket":{"path":"/s/0.sock","type":"unix"},"x-no-posted-writes":true}`,
-		`{"driver":"vfio-user-pci","socket":{"path":"/s/\"1\".sock","type":"unix"},"x-no-posted-writes":true}`,
-	}, arg(args, "-device"))
-	require.Equal(t, []string{"kvm"}, arg(args, "-accel"))
-	require.Equal(t, []string{"host"}, arg(args, "-cpu"))
-	require.NotContains(t, args, "-no-reboot")
-	require.True(t, strings.HasSuffix(arg(args, "-append")[0], " nouveau.debug=trace"))
-	require.Equal(t, "vfio_user*", args[slices.Index(args, "-device")-1], "before the devices")
+	for want, c := range map[string]struct {
+		cfg   Config
+		accel string
+	}{
+		`-nodefaults -no-user-config -display none -m 1024M -object memory-backend-memfd,id=mem,size=1024M,share=on -machine q35,memory-backend=mem
+-accel tcg,thread=multi -cpu qemu64 -smp 2 -no-reboot
+-chardev socket,id=console,path=/s/console -chardev socket,id=agent,path=/s/a,,gent -chardev socket,id=monitor,path=/s/monitor
+-serial chardev:console -serial chardev:agent -monitor chardev:monitor -kernel /k/vmlinuz -initrd /k/image -append KERNEL`: {Config{}, AccelTCG},
+		`-nodefaults -no-user-config -display none -m 512M -object memory-backend-memfd,id=mem,size=512M,share=on -machine q35,memory-backend=mem
+-accel kvm -cpu host -smp 1
+-chardev socket,id=console,path=/s/console -chardev socket,id=agent,path=/s/a,,gent -chardev socket,id=monitor,path=/s/monitor
+-serial chardev:console -serial chardev:agent -monitor chardev:monitor -kernel /k/vmlinuz -initrd /k/image -append KERNEL -trace vfio_user*
+-device {"driver":"vfio-user-pci","socket":{"path":"/s/0.sock","type":"unix"},"x-no-posted-writes":true}
+-device {"driver":"vfio-user-pci","socket":{"path":"/s/\"1\".sock","type":"unix"},"x-no-posted-writes":true}`: {Config{
+			Sockets:     []string{"/s/0.sock", `/s/"1".sock`},
+			DeviceProps: map[string]any{"x-no-posted-writes": true},
+			Memory:      512, CPUs: 1, Reboot: true,
+			Append: []string{"nouveau.debug=trace"}, QEMUArgs: []string{"-trace", "vfio_user*"},
+		}, AccelKVM},
+	} {
+		require.NoError(t, c.cfg.setDefaults())
+		m := machine{cfg: c.cfg, accel: c.accel, kernel: "/k/vmlinuz", image: "/k/image"}
+		m.socketChardevs("/s/console", "/s/a,gent", "/s/monitor")
+		line := m.commandLine()
+		require.True(t, strings.HasSuffix(line, strings.Join(c.cfg.Append, " ")))
+		got := strings.Join(m.args(), " ")
+		require.Equal(t, strings.ReplaceAll(want, "\n", " "), strings.Replace(got, line, "KERNEL", 1))
+	}
 }
 
 // Each card has its own agent socket: a second QEMU would take a shared one from the
 // first.
 func TestAgentSocket(t *testing.T) {
-	for card, want := range map[string]string{
-		"/s/a.sock":   "/s/a.agent.sock",
-		"/s/b.sock":   "/s/b.agent.sock",
-		"/s/b":        "/s/b.agent",
-		"/s/x.1.sock": "/s/x.1.agent.sock",
-		"/s/.sock":    "/s/.agent.sock",
-	} {
-		got, err := agentSocket([]string{card, "/s/second.sock"})
+	for want, cards := range map[string][]string{"/s/x.1.agent.sock": {"/s/x.1.sock", "/s/second.sock"}, "/s/b.agent": {"/s/b"}, "agent.sock": nil} {
+		got, err := agentSocket(cards)
 		require.NoError(t, err)
 		require.Equal(t, want, got)
 	}
-	got, err := agentSocket(nil)
-	require.NoError(t, err)
-	require.Equal(t, "agent.sock", got, "no card to be named after")
-
-	_, err = agentSocket([]string{"/" + strings.Repeat("d", maxSocket) + ".sock"})
+	_, err := agentSocket([]string{"/" + strings.Repeat("d", maxSocket) + ".sock"})
 	require.ErrorContains(t, err, "bytes")
 
 	card := rapid.StringMatching(`/s/[abs.]{1,4}(\.sock|\.agent)?`)
 	rapid.Check(t, func(t *rapid.T) {
 		one, two := card.Draw(t, "one"), card.Draw(t, "two")
 		a, err := agentSocket([]string{one})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		b, err := agentSocket([]string{two})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if (a == b) != (one == two) || a == one {
-			t.Fatalf("%s has %s, %s has %s", one, a, two, b)
-		}
+		require.NoError(t, err)
+		require.Equal(t, one == two, a == b, "%s has %s, %s has %s", one, a, two, b)
+		require.NotEqual(t, one, a)
 	})
 }
 

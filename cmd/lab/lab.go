@@ -30,6 +30,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/umbra-gpu/umbra/cmd/lab/fetch"
@@ -87,18 +88,12 @@ type Config struct {
 }
 
 func (c *Config) setDefaults() error {
-	if c.Memory == 0 {
-		c.Memory = DefaultMemory
-		if c.Mesa != "" {
-			c.Memory = MesaMemory
-		}
+	if c.Memory == 0 && c.Mesa != "" {
+		c.Memory = MesaMemory
 	}
-	if c.CPUs == 0 {
-		c.CPUs = DefaultCPUs
-	}
-	if c.BootTimeout == 0 {
-		c.BootTimeout = 2 * time.Minute
-	}
+	c.Memory = cmp.Or(c.Memory, DefaultMemory)
+	c.CPUs = cmp.Or(c.CPUs, DefaultCPUs)
+	c.BootTimeout = cmp.Or(c.BootTimeout, 2*time.Minute)
 	switch {
 	case c.Memory < 128:
 		return fmt.Errorf("lab: Memory is %d MiB; a Debian kernel needs 128 or more", c.Memory)
@@ -145,38 +140,6 @@ func Ensure(ctx context.Context, progress io.Writer, mesa string, kernels ...str
 	return out, nil
 }
 
-// downloads are the sizes of what is fetched, in MB, with the package lists counted to
-// QEMU. They are for people who decide whether to wait; other kernels count as the
-// largest.
-var downloads = map[string]int{"qemu": 58, "mesa": 112, "6.1": 71, "6.12": 109, "7.2": 175}
-
-// Missing returns how many MB machines with these kernels still need to fetch, about. mesa is
-// as in Config.
-func Missing(ctx context.Context, mesa string, kernels ...string) (mb int, err error) {
-	dir, err := fetch.DefaultDir()
-	if err != nil {
-		return 0, err
-	}
-	cache := &fetch.Cache{Dir: dir, Offline: true}
-	if _, err := cache.QEMU(ctx); errors.Is(err, fetch.ErrNotFetched) {
-		mb += downloads["qemu"]
-	}
-	if mesa != "" {
-		if _, err := cache.Mesa(ctx, mesa); errors.Is(err, fetch.ErrNotFetched) {
-			mb += downloads["mesa"]
-		}
-	}
-	for _, k := range kernels {
-		if _, err := cache.Kernel(ctx, k); errors.Is(err, fetch.ErrNotFetched) {
-			if k == "" {
-				k = fetch.DefaultKernel
-			}
-			mb += cmp.Or(downloads[k], downloads["7.2"])
-		}
-	}
-	return mb, nil
-}
-
 func assets(ctx context.Context, cfg Config) (Assets, error) {
 	dir, err := fetch.DefaultDir()
 	if err != nil {
@@ -214,81 +177,55 @@ func (a *Assets) build(ctx context.Context, programs ...string) error {
 	return err
 }
 
+// prepare completes a configuration, and finds or makes all that its machine is started from.
+func prepare(ctx context.Context, cfg *Config) (a Assets, accel Accel, err error) {
+	if err := cfg.setDefaults(); err != nil {
+		return a, accel, err
+	}
+	if a, err = assets(ctx, *cfg); err != nil {
+		return a, accel, err
+	}
+	if err := a.build(ctx, cfg.Programs...); err != nil {
+		return a, accel, err
+	}
+	if cfg.Suspend {
+		a.Kernel.Image = a.Kernel.BzImage // at wake-up QEMU loads an ELF kernel again, over the one that ran
+	}
+	accel, err = chooseAccel(ctx, *cfg, a)
+	return a, accel, err
+}
+
 // Start starts a machine and waits until its guest is up. The machine is
 // killed when ctx ends; Close ends it earlier.
 func Start(ctx context.Context, cfg Config) (*VM, error) {
-	if err := cfg.setDefaults(); err != nil {
-		return nil, err
-	}
 	for _, s := range cfg.Sockets {
 		// QEMU would say so only in its log, and only after a while.
 		if _, err := os.Stat(s); err != nil {
 			return nil, fmt.Errorf("lab: no vfio-user server: %w", err)
 		}
 	}
-	a, err := assets(ctx, cfg)
+	a, accel, err := prepare(ctx, &cfg)
 	if err != nil {
 		return nil, err
 	}
-	if err := a.build(ctx, cfg.Programs...); err != nil {
-		return nil, err
-	}
-	if cfg.Suspend {
-		a.Kernel.Image = a.Kernel.BzImage // at wake-up QEMU loads an ELF kernel again, over the one that ran
-	}
-	accel, err := chooseAccel(ctx, cfg, a)
-	if err != nil {
-		return nil, err
-	}
-	return start(ctx, cfg, a, accel)
-}
-
-// start starts a machine of which everything is known.
-func start(ctx context.Context, cfg Config, a Assets, accel Accel) (*VM, error) {
 	vm, err := launch(ctx, cfg, a, accel)
-	if err != nil {
-		return nil, err
-	}
-	if cfg.NoWait {
-		return vm, nil
+	if err != nil || cfg.NoWait {
+		return vm, err
 	}
 	if err := vm.ready(ctx, 1); err != nil {
 		vm.Kill()
-		err := &BootError{Kernel: a.Kernel.Release, Accel: accel.Name, Cause: err, Diagnosis: vm.Diagnosis()}
+		err := fmt.Errorf("lab: Linux %s under %s: %w\n%s", a.Kernel.Release, accel.Name, err, vm.Diagnosis())
 		return nil, errors.Join(err, vm.Close())
 	}
 	return vm, nil
 }
-
-// BootError is a guest that did not come up.
-type BootError struct {
-	Kernel, Accel string
-	Cause         error
-	Diagnosis     string // what QEMU and the console said last
-}
-
-func (e *BootError) Error() string {
-	return fmt.Sprintf("lab: Linux %s under %s: %v\n%s", e.Kernel, e.Accel, e.Cause, e.Diagnosis)
-}
-
-func (e *BootError) Unwrap() error { return e.Cause }
 
 // Command returns a command line for a person's terminal that starts the same
 // machine by hand: the console on the terminal, the agent's port on a socket
 // (CallSocket). Servers need not be listening yet. The line does the same from every
 // folder, and lines for other devices may run beside it.
 func Command(ctx context.Context, cfg Config) (string, error) {
-	if err := cfg.setDefaults(); err != nil {
-		return "", err
-	}
-	a, err := assets(ctx, cfg)
-	if err != nil {
-		return "", err
-	}
-	if err := a.build(ctx, cfg.Programs...); err != nil {
-		return "", err
-	}
-	accel, err := chooseAccel(ctx, cfg, a)
+	a, accel, err := prepare(ctx, &cfg)
 	if err != nil {
 		return "", err
 	}
@@ -306,9 +243,9 @@ func byHand(cfg Config, a Assets, accel Accel) (_ string, err error) {
 	}
 	m := machine{cfg: cfg, accel: accel.Name, kernel: a.Kernel.Image, image: a.Image}
 	m.terminalChardevs(agent)
-	argv := append(append([]string{}, a.QEMU.Argv...), m.args()...)
+	argv := slices.Concat(a.QEMU.Argv, m.args())
 	if len(a.QEMU.Env) > 0 {
-		argv = append(append([]string{"env"}, a.QEMU.Env...), argv...)
+		argv = slices.Concat([]string{"env"}, a.QEMU.Env, argv)
 	}
 	// A second QEMU would replace the agent's socket. What the kernel lists there has a process.
 	return fmt.Sprintf("! grep -qsF %s /proc/net/unix || ! echo %s >&2 && \\\n", Quote([]string{" " + agent}),

@@ -2,6 +2,7 @@ package lab
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,8 +11,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -120,7 +121,7 @@ func launch(ctx context.Context, cfg Config, a Assets, accel Accel) (_ *VM, err 
 	}
 	m := machine{cfg: cfg, accel: accel.Name, kernel: a.Kernel.Image, image: a.Image}
 	m.socketChardevs(paths[0], paths[1], paths[2])
-	vm.argv = append(append([]string{}, a.QEMU.Argv...), m.args()...)
+	vm.argv = slices.Concat(a.QEMU.Argv, m.args())
 	if err := vm.spawn(); err != nil {
 		return nil, fmt.Errorf("lab: starting QEMU: %w", err)
 	}
@@ -168,23 +169,21 @@ func (vm *VM) spawn() error {
 
 // acceptAll waits for QEMU to connect to each of its sockets.
 func acceptAll(ctx context.Context, ended <-chan struct{}, ls []*net.UnixListener) (conns []net.Conn, err error) {
-	stop := make(chan struct{})
-	watcher := make(chan error, 1)
+	stop, watched := make(chan struct{}), make(chan struct{})
+	var cause error
 	go func() {
-		var err error
+		defer close(watched)
 		select {
 		case <-ctx.Done():
-			err = context.Cause(ctx)
+			cause = context.Cause(ctx)
 		case <-ended:
-			err = errors.New("it ended")
+			cause = errors.New("it ended")
 		case <-stop:
+			return
 		}
-		if err != nil {
-			for _, l := range ls {
-				l.SetDeadline(time.Unix(1, 0)) // Accept returns
-			}
+		for _, l := range ls {
+			l.SetDeadline(time.Unix(1, 0)) // Accept returns
 		}
-		watcher <- err
 	}()
 	for _, l := range ls {
 		var c net.Conn
@@ -194,25 +193,25 @@ func acceptAll(ctx context.Context, ended <-chan struct{}, ls []*net.UnixListene
 		conns = append(conns, c)
 	}
 	close(stop)
-	if cause := <-watcher; cause != nil && err != nil {
-		err = cause
-	}
+	<-watched
 	if err != nil {
-		for _, c := range conns {
-			c.Close()
-		}
-		return nil, err
+		closeAll(conns)
+		return nil, cmp.Or(cause, err)
 	}
 	return conns, nil
+}
+
+func closeAll(conns []net.Conn) {
+	for _, c := range conns {
+		c.Close()
+	}
 }
 
 // read starts the readers, and a goroutine that awaits them and the process.
 func (vm *VM) read(conns []net.Conn) error {
 	log, err := os.Create(filepath.Join(vm.logs, "console.log"))
 	if err != nil {
-		for _, c := range conns {
-			c.Close()
-		}
+		closeAll(conns)
 		return fmt.Errorf("lab: %w", err)
 	}
 	vm.agent, vm.monitor = newAgent(conns[1]), conns[2]
@@ -223,9 +222,7 @@ func (vm *VM) read(conns []net.Conn) error {
 	go func() {
 		<-vm.proc.Ended
 		readers.Wait() // QEMU's end has ended their connections
-		for _, c := range conns {
-			c.Close()
-		}
+		closeAll(conns)
 		log.Close()
 		close(vm.done)
 	}()
@@ -281,25 +278,21 @@ func (vm *VM) WaitConsole(ctx context.Context, text string, from int) (ConsoleLi
 }
 
 // KernelLog returns the guest's kernel log since boot, with levels.
-func (vm *VM) KernelLog(ctx context.Context) ([]LogLine, error) {
-	return kernelLog(ctx, vm.agent, proto.KmsgArgs{})
-}
+func (vm *VM) KernelLog(ctx context.Context) ([]LogLine, error) { return vm.KernelLogAfter(ctx, 0) }
 
-// KernelLogAfter returns the guest's kernel log after a record: see proto.MarkResult.
+// KernelLogAfter returns the guest's kernel log after a record: see proto.MarkResult. 0 is all.
 func (vm *VM) KernelLogAfter(ctx context.Context, seq uint64) ([]LogLine, error) {
-	return kernelLog(ctx, vm.agent, proto.KmsgArgs{AfterSeq: &seq})
-}
-
-func kernelLog(ctx context.Context, agent *Agent, args proto.KmsgArgs) ([]LogLine, error) {
+	var args proto.KmsgArgs
+	if seq > 0 {
+		args.AfterSeq = &seq
+	}
 	var out []LogLine
 	for {
 		var res proto.KmsgResult
-		if err := agent.Call(ctx, proto.CmdKmsg, args, &res); err != nil {
+		if err := vm.agent.Call(ctx, proto.CmdKmsg, args, &res); err != nil {
 			return out, err
 		}
-		for _, r := range res.Records {
-			out = append(out, fromRecord(r))
-		}
+		out = append(out, res.Records...)
 		if !res.More || len(res.Records) == 0 {
 			return out, nil
 		}
@@ -314,28 +307,19 @@ var errSilent = errors.New("silent")
 // Config.BootTimeout.
 func (vm *VM) ready(ctx context.Context, n int) error {
 	began := time.Now()
-	ctx, giveUp := context.WithCancelCause(ctx)
-	watched := make(chan struct{})
-	go func() {
-		defer close(watched)
-		for from := len(vm.console.all()); ; {
-			quiet, cancel := context.WithTimeoutCause(ctx, vm.cfg.BootTimeout, errSilent)
-			_, next, err := vm.console.wait(quiet, from, func(ConsoleLine) bool { return true })
-			cancel()
-			if errors.Is(err, errSilent) {
-				giveUp(fmt.Errorf("the guest was not up after %v: the console was silent for %v",
-					time.Since(began).Round(time.Millisecond), vm.cfg.BootTimeout))
-			}
-			if err != nil {
-				return
-			}
-			from = next
+	for {
+		lines := len(vm.console.all())
+		quiet, cancel := context.WithTimeoutCause(ctx, vm.cfg.BootTimeout, errSilent)
+		_, err := vm.agent.Ready(quiet, n)
+		cancel()
+		if !errors.Is(err, errSilent) {
+			return err
 		}
-	}()
-	_, err := vm.agent.Ready(ctx, n)
-	giveUp(nil)
-	<-watched
-	return err
+		if len(vm.console.all()) == lines {
+			return fmt.Errorf("the guest was not up after %v: the console was silent for %v",
+				time.Since(began).Round(time.Millisecond), vm.cfg.BootTimeout)
+		}
+	}
 }
 
 // Reset resets the machine and waits until the guest is up again. It needs
@@ -456,46 +440,4 @@ func tail(s string, n int) string {
 		return "[...]" + s[len(s)-n:]
 	}
 	return s
-}
-
-// TimedPoweroff writes poweroffMark to the guest's kernel log. Every kernel ends with
-// poweroffEnd.
-const (
-	poweroffMark = "powering off"
-	poweroffEnd  = "reboot: Power down"
-)
-
-// consoleTime is the time at the start of a kernel's line on the console.
-var consoleTime = regexp.MustCompile(`^\[ *(\d+\.\d{6})\]`)
-
-// TimedPoweroff is Poweroff. It returns the time by the guest's clock from the request
-// to the kernel's last line.
-func (vm *VM) TimedPoweroff(ctx context.Context) (time.Duration, error) {
-	if err := vm.Agent().Call(ctx, proto.CmdMark, proto.MarkArgs{Text: poweroffMark}, nil); err != nil {
-		return 0, err
-	}
-	if err := vm.Poweroff(ctx); err != nil {
-		return 0, err
-	}
-	var from, to time.Duration
-	for _, l := range vm.Console() {
-		m := consoleTime.FindStringSubmatch(l.Text)
-		if m == nil {
-			continue
-		}
-		at, err := time.ParseDuration(m[1] + "s")
-		if err != nil {
-			return 0, err
-		}
-		switch {
-		case strings.Contains(l.Text, poweroffMark):
-			from = at
-		case strings.Contains(l.Text, poweroffEnd):
-			to = at
-		}
-	}
-	if from == 0 || to < from {
-		return 0, fmt.Errorf("the console does not show the power-off: want %q and %q", poweroffMark, poweroffEnd)
-	}
-	return to - from, nil
 }

@@ -3,148 +3,109 @@ package serve
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/umbra-gpu/umbra/aggregator/card/soft"
+	"github.com/umbra-gpu/umbra/aggregator/sched"
 	"github.com/umbra-gpu/umbra/cmd/api"
 	"github.com/umbra-gpu/umbra/cmd/config"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/vfiouser"
 )
 
-// Control answers the control API's requests about a running server.
-type Control struct {
-	Version   string
-	Began     time.Time
-	Config    *config.Config // at the start
-	Card      *soft.Card
-	Whole     *Endpoint // of a guest that has the whole card, else nil
-	Socket    string    // of Whole
-	Shared    *Shared   // of virtual GPUs, else nil
-	Scheduled bool
-	Describe  func(*config.GPU) (GPUConfig, error) // makes what options of a new GPU describe
-	Log       *slog.Logger
+var _ api.Backend = (*Server)(nil)
 
-	mu       sync.Mutex                      // one Add, or change of the scheduler, at a time; never held while a client is waited for, until the end
-	schedule atomic.Pointer[config.Schedule] // in force, if it was changed
-}
-
-var _ api.Backend = (*Control)(nil)
-
-// Finish calls end when no late request changes the card any more.
-func (c *Control) Finish(end func() error) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return end()
-}
-
-func (c *Control) endpoints() []*Endpoint {
-	if c.Shared == nil {
-		return []*Endpoint{c.Whole}
-	}
-	return c.Shared.GPUs()
-}
-
-func (c *Control) setup() string {
-	if c.Shared == nil {
+func (s *Server) setup() string {
+	if s.Shared == nil {
 		return api.SetupPassThrough
 	}
 	return api.SetupVirtual
 }
 
-// cardTimes returns the accounts of virtual GPUs by name, if there is a scheduler.
-func (c *Control) cardTimes() map[string]*api.LedgerNode {
-	if c.Shared == nil {
+// ledger is the account of the card's time; empty without a scheduler.
+func (s *Server) ledger() []sched.Entry {
+	if s.Shared == nil {
 		return nil
 	}
-	return c.Shared.CardTimes()
+	return s.Shared.agg.Ledger()
 }
 
 // Schedule returns how the card's time is shared now.
-func (c *Control) Schedule() config.Schedule {
-	if s := c.schedule.Load(); s != nil {
-		return *s
+func (s *Server) Schedule() config.Schedule {
+	if changed := s.schedule.Load(); changed != nil {
+		return *changed
 	}
-	return c.Config.Schedule()
+	return s.Config.Schedule()
 }
 
 // Status implements api.Backend.
-func (c *Control) Status() (api.Status, error) {
-	card := ReportCard(c.Card)
+func (s *Server) Status() (api.Status, error) {
+	card := ReportCard(s.Card)
 	out := api.Status{
-		Version: c.Version, PID: os.Getpid(), Uptime: time.Since(c.Began), Setup: c.setup(), GPUs: []api.GPU{},
-		Card: api.Card{Kind: c.Config.Card.Kind, VRAM: uint64(c.Config.Card.VRAM), Interrupts: card.Interrupts, Faults: card.Faults, Bytes: card.Bytes()},
+		Version: s.Version, PID: os.Getpid(), Uptime: time.Since(s.began), Setup: s.setup(), GPUs: []api.GPU{},
+		Card: api.Card{Kind: s.Config.Card.Kind, VRAM: uint64(s.Config.Card.VRAM), Interrupts: card.Interrupts, Faults: card.Faults, Bytes: card.Bytes()},
 	}
-	times := c.cardTimes()
+	ledger := s.ledger()
 	used, channels := config.Size(0), 0
-	for _, e := range c.endpoints() {
-		out.GPUs = append(out.GPUs, c.complete(e.Status(), e, times))
+	for _, e := range s.Endpoints() {
+		out.GPUs = append(out.GPUs, s.status(e, ledger))
 		used += config.Size(e.Config.Share.VRAM + e.Config.Share.Tables)
 		channels += e.Config.Share.Guaranteed
 	}
-	if c.Shared == nil {
+	if s.Shared == nil {
 		return out, nil
 	}
-	if s, _ := c.Shared.Schedule(); s != nil {
-		out.Card.Policy, out.Card.Ledger = s.Policy.String(), c.Shared.Ledger()
+	if s.scheduled {
+		out.Card.Policy, out.Card.Ledger = s.Schedule().Policy, treeOf(ledger)
 	}
-	left, room := c.Config.Room(used)
+	left, room := s.Config.Room(used)
 	out.Card.VRAMFree, out.Card.VRAMRoom, out.Card.ChannelsFree = uint64(left), uint64(room), gf100.Channels-channels
 	return out, nil
 }
 
-// complete adds to a GPU what its endpoint does not know.
-func (c *Control) complete(g api.GPU, e *Endpoint, times map[string]*api.LedgerNode) api.GPU {
-	if e.Virtual == nil {
-		// The guest is the card's only one, so its counts are the card's.
-		card := ReportCard(c.Card)
-		g.Socket, g.VRAM, g.Bytes = c.Socket, uint64(c.Config.Card.VRAM), card.Bytes()
-		f := &card.Faults
-		g.Counts["program_faults"] = c.Card.Stats().ProgramFaults.Load()
-		g.Counts["mmu_faults"], g.Counts["pbdma_errors"], g.Counts["engine_errors"], g.Counts["window_faults"] = f.MMU, f.PBDMA, f.Engine, f.BAR
+// status is the status of a GPU, with what its endpoint does not know.
+func (s *Server) status(e *Endpoint, ledger []sched.Entry) api.GPU {
+	g := e.Status()
+	if e.Virtual != nil {
+		g.CardTime = cardTime(ledger, e.Name)
+		if s.scheduled {
+			g.Share = e.share()
+		}
 		return g
 	}
-	g.CardTime = times[g.Name]
-	if c.Scheduled {
-		g.Share = e.share()
-	}
+	// The guest is the card's only one, so its counts are the card's.
+	card := ReportCard(s.Card)
+	g.VRAM, g.Bytes = uint64(s.Config.Card.VRAM), card.Bytes()
+	f := &card.Faults
+	g.Counts["program_faults"] = s.Card.Stats().ProgramFaults.Load()
+	g.Counts["mmu_faults"], g.Counts["pbdma_errors"], g.Counts["engine_errors"], g.Counts["window_faults"] = f.MMU, f.PBDMA, f.Engine, f.BAR
 	return g
 }
 
 func (e *Endpoint) share() *api.Share {
-	g := e.Options()
+	g := e.options.Load()
 	return &api.Share{Name: g.Name, Weight: g.Weight, Cap: int(g.Cap), Priority: g.Priority}
 }
 
 // Report implements api.Backend.
-func (c *Control) Report() (api.Report, error) {
-	r := api.Report{Event: "report", Uptime: time.Since(c.Began), Setup: c.setup(), Card: ReportCard(c.Card), GPUs: []api.GPUReport{}}
-	if c.Shared != nil {
-		r.Ledger = c.Shared.Ledger()
-	}
-	times := c.cardTimes()
-	for _, e := range c.endpoints() {
-		g, err := e.Report()
-		if err != nil {
-			return r, err
-		}
-		g.GPU = c.complete(g.GPU, e, times)
+func (s *Server) Report() (api.Report, error) {
+	ledger := s.ledger()
+	r := api.Report{Event: "report", Uptime: time.Since(s.began), Setup: s.setup(), Card: ReportCard(s.Card), GPUs: []api.GPUReport{}, Ledger: treeOf(ledger)}
+	for _, e := range s.Endpoints() {
+		g := e.Report()
+		g.GPU = s.status(e, ledger)
 		r.GPUs = append(r.GPUs, g)
 	}
 	return r, nil
 }
 
 // Registers implements api.Backend.
-func (c *Control) Registers(gpu string) (api.RegisterTable, error) {
+func (s *Server) Registers(gpu string) (api.RegisterTable, error) {
 	if gpu == "" {
-		return Registers(c.endpoints()...)
+		return Registers(s.Endpoints()...)
 	}
-	e, err := c.find(gpu)
+	e, err := s.find(gpu)
 	if err != nil {
 		return api.RegisterTable{}, err
 	}
@@ -152,9 +113,9 @@ func (c *Control) Registers(gpu string) (api.RegisterTable, error) {
 }
 
 // find returns the endpoint of that name.
-func (c *Control) find(name string) (*Endpoint, error) {
+func (s *Server) find(name string) (*Endpoint, error) {
 	var names []string
-	for _, e := range c.endpoints() {
+	for _, e := range s.Endpoints() {
 		if names = append(names, e.Name); e.Name == name {
 			return e, nil
 		}
@@ -174,17 +135,17 @@ func refused(err error) error {
 	return api.Conflict("%v", err)
 }
 
-// virtual refuses changes of virtual GPUs in pass-through.
-func (c *Control) virtual() error {
-	if c.Shared == nil {
+// needShared refuses changes of virtual GPUs in pass-through.
+func (s *Server) needShared() error {
+	if s.Shared == nil {
 		return api.Conflict("this server gives the whole card to one guest; to share a card, start a server with --gpu or with gpus in its configuration file")
 	}
 	return nil
 }
 
-// scheduled refuses requests about the scheduler where there is none.
-func (c *Control) scheduled() error {
-	if err := c.virtual(); err != nil || c.Scheduled {
+// needScheduler refuses requests about the scheduler where there is none.
+func (s *Server) needScheduler() error {
+	if err := s.needShared(); err != nil || s.scheduled {
 		return err
 	}
 	return api.Conflict("there is no scheduler: work is given to the card as it comes; %s", config.WithScheduler)
@@ -192,22 +153,22 @@ func (c *Control) scheduled() error {
 
 // Add implements api.Backend. The new GPU must fit beside the others as those of a
 // configuration file must.
-func (c *Control) Add(a api.AddRequest) (out api.GPU, err error) {
-	if err := c.virtual(); err != nil {
+func (s *Server) Add(a api.AddRequest) (out api.GPU, err error) {
+	if err := s.needShared(); err != nil {
 		return out, err
 	}
-	g, err := c.Config.NewGPU(a.GPU)
+	g, err := s.Config.NewGPU(a.GPU)
 	if err != nil {
 		return out, refused(err)
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if g.Socket, err = SocketPath(g.Socket, g.Where("socket")); err != nil {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := resolve(&g.Socket, g.Where("socket")); err != nil {
 		return out, refused(err)
 	}
 	var all []config.GPU
-	for _, e := range c.endpoints() {
-		switch there := e.Options(); {
+	for _, e := range s.Endpoints() {
+		switch there := e.options.Load(); {
 		case there.Name == g.Name:
 			return out, api.Conflict("a GPU named %s is running already; remove it first or choose another name", g.Name)
 		case there.Socket == g.Socket:
@@ -217,38 +178,34 @@ func (c *Control) Add(a api.AddRequest) (out api.GPU, err error) {
 		}
 	}
 	all = append(all, g)
-	if err := c.Config.Fit(all); err != nil {
+	if err := s.Config.Fit(all); err != nil {
 		return out, api.Conflict("%v", err)
 	}
-	cfg, err := c.Describe(&all[len(all)-1])
+	cfg, err := GPUOf(&all[len(all)-1])
 	if err != nil {
 		return out, refused(err)
 	}
-	l, err := vfiouser.Listen(cfg.Socket)
+	e, err := s.Shared.Add(cfg)
 	if err != nil {
 		return out, refused(err)
 	}
-	e, err := c.Shared.Add(cfg, l)
-	if err != nil {
-		return out, err
-	}
-	c.Log.Info("GPU added", "gpu", g.Name, "vram", g.VRAM, "channels", cfg.Options.Channels, "socket", cfg.Socket)
-	return c.complete(e.Status(), e, c.cardTimes()), nil
+	s.log.Info("GPU added", "gpu", g.Name, "vram", g.VRAM, "channels", cfg.Options.Channels, "socket", cfg.Socket)
+	return s.status(e, s.ledger()), nil
 }
 
 // Set implements api.Backend.
-func (c *Control) Set(name string, r api.SetRequest) (out api.GPU, err error) {
-	if err := c.virtual(); err != nil {
+func (s *Server) Set(name string, r api.SetRequest) (out api.GPU, err error) {
+	if err := s.needShared(); err != nil {
 		return out, err
 	}
-	e, err := c.find(name)
+	e, err := s.find(name)
 	if err != nil {
 		return out, err
 	}
-	e.changing.Lock() // not c.mu: the GPU's worker may be at work for long
+	e.changing.Lock() // not s.mu: the GPU's worker may be at work for long
 	defer e.changing.Unlock()
-	was := e.Options()
-	g, err := was.Change(r.Options, c.Scheduled)
+	was := e.options.Load()
+	g, err := was.Change(r.Options, s.scheduled)
 	if err != nil {
 		return out, refused(err)
 	}
@@ -256,67 +213,63 @@ func (c *Control) Set(name string, r api.SetRequest) (out api.GPU, err error) {
 	if err == nil {
 		err = e.Virtual.Guest.SetShadow(policy)
 	}
-	if err == nil && c.Scheduled {
-		err = e.SetCardTime(g.CardTime.Node())
+	if err == nil && s.scheduled {
+		err = e.Virtual.Guest.SetShare(g.CardTime.Node())
 	}
 	if err != nil {
 		return out, refused(err)
 	}
 	e.options.Store(&g)
-	out = c.complete(e.Status(), e, c.cardTimes())
-	out.Changes = c.changes("GPU", config.Settings(was), config.Settings(&g), "gpu", name, "options", r.Options)
+	out = s.status(e, s.ledger())
+	out.Changes = s.changes("GPU", config.Settings(was), config.Settings(&g), "gpu", name, "options", r.Options)
 	return out, nil
 }
 
 // changes lists the options that differ, and logs them.
-func (c *Control) changes(what string, before, after []api.Setting, about ...any) (out []api.Change) {
+func (s *Server) changes(what string, before, after []api.Setting, about ...any) (out []api.Change) {
 	for i, was := range before {
 		if now := after[i].Value; now != was.Value {
 			out = append(out, api.Change{Key: was.Key, Before: was.Value, After: now})
 		}
 	}
 	if len(out) == 0 {
-		c.Log.Info(what+" unchanged: the options have these values already", about...)
+		s.log.Info(what+" unchanged: the options have these values already", about...)
 	} else {
-		c.Log.Info(what+" changed", append(about, "changed", api.ChangesText(out))...)
+		s.log.Info(what+" changed", append(about, "changed", api.ChangesText(out))...)
 	}
 	return out
 }
 
 // Show implements api.Backend.
-func (c *Control) Show(name string) (api.GPUReport, error) {
-	e, err := c.find(name)
+func (s *Server) Show(name string) (api.GPUReport, error) {
+	e, err := s.find(name)
 	if err != nil {
 		return api.GPUReport{}, err
 	}
-	out, err := e.Report()
-	if err != nil {
-		return out, err
-	}
-	out.GPU = c.complete(out.GPU, e, c.cardTimes())
+	out := e.Report()
+	out.GPU = s.status(e, s.ledger())
 	switch {
-	case c.Shared == nil:
-		out.Settings = slices.DeleteFunc(config.Settings(c.Config), func(o api.Setting) bool { return o.Live })
-	case c.Scheduled:
-		from := c.Schedule()
-		out.Settings = e.Options().Settings(&from)
+	case s.Shared == nil:
+		out.Settings = slices.DeleteFunc(config.Settings(s.Config), func(o api.Setting) bool { return o.Live })
+	case s.scheduled:
+		from := s.Schedule()
+		out.Settings = e.options.Load().Settings(&from)
 	default:
-		out.Settings = e.Options().Settings(nil)
+		out.Settings = e.options.Load().Settings(nil)
 	}
 	return out, nil
 }
 
 // Remove implements api.Backend.
-func (c *Control) Remove(name string, force bool) (r api.GPUReport, err error) {
-	if err := c.virtual(); err != nil {
+func (s *Server) Remove(name string, force bool) (r api.GPUReport, err error) {
+	if err := s.needShared(); err != nil {
 		return r, err
 	}
-	if _, err := c.find(name); err != nil {
+	e, err := s.find(name)
+	if err != nil {
 		return r, err
 	}
-	switch r, err = c.Shared.Remove(name, force); {
-	case errors.Is(err, ErrNoGPU): // somebody else removed it
-		_, err = c.find(name)
+	switch r, err = e.Remove(force); {
 	case errors.Is(err, ErrAttached):
 		err = api.Conflict("GPU %s: a client is attached; end it, or disconnect it with --force", name)
 	case errors.Is(err, vfiouser.ErrStuck):
@@ -324,46 +277,45 @@ func (c *Control) Remove(name string, force bool) (r api.GPUReport, err error) {
 	case err != nil:
 		err = fmt.Errorf("GPU %s: %w", name, err)
 	default:
-		c.Log.Info("GPU removed", "gpu", name)
+		s.log.Info("GPU removed", "gpu", name)
 	}
 	return r, err
 }
 
 // Scheduler implements api.Backend.
-func (c *Control) Scheduler() (out api.Scheduler, err error) {
-	if err := c.scheduled(); err != nil {
+func (s *Server) Scheduler() (out api.Scheduler, err error) {
+	if err := s.needScheduler(); err != nil {
 		return out, err
 	}
-	now := c.Schedule()
-	_, counts := c.Shared.Schedule()
-	out = api.Scheduler{Policy: now.Policy, Settings: now.Settings(), Counts: counts, Ledger: c.Shared.Ledger(), Shares: []api.Share{}}
-	for _, e := range c.endpoints() {
+	now := s.Schedule()
+	out = api.Scheduler{Policy: now.Policy, Settings: now.Settings(), Counts: s.Shared.agg.ScheduleCounts(), Ledger: treeOf(s.ledger()), Shares: []api.Share{}}
+	for _, e := range s.Endpoints() {
 		out.Shares = append(out.Shares, *e.share())
 	}
 	return out, nil
 }
 
 // SetScheduler implements api.Backend.
-func (c *Control) SetScheduler(r api.SetRequest) (out api.Scheduler, err error) {
-	if err := c.scheduled(); err != nil {
+func (s *Server) SetScheduler(r api.SetRequest) (out api.Scheduler, err error) {
+	if err := s.needScheduler(); err != nil {
 		return out, err
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	was := c.Schedule()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	was := s.Schedule()
 	changed, err := was.Change(r.Options)
 	if err != nil {
 		return out, refused(err)
 	}
-	s, err := changed.Config()
+	to, err := changed.Config()
 	if err == nil {
-		err = c.Shared.SetSchedule(*s)
+		err = s.Shared.agg.SetSchedule(*to)
 	}
 	if err != nil {
 		return out, refused(err)
 	}
-	c.schedule.Store(&changed)
-	out, err = c.Scheduler()
-	out.Changes = c.changes("scheduler", was.Settings(), out.Settings, "options", r.Options)
+	s.schedule.Store(&changed)
+	out, err = s.Scheduler()
+	out.Changes = s.changes("scheduler", was.Settings(), out.Settings, "options", r.Options)
 	return out, err
 }

@@ -1,29 +1,30 @@
 // Package serve joins the parts into something that QEMU can attach to.
 //
+// A [Plan] is made of options, and finds everything that is wrong with them before anything starts. Its
+// [Server] is a running card that answers the control API.
+//
 // [NewPassThrough] puts a card right behind a vfio-user socket: one guest, nothing
 // in between. It is the baseline of every measurement. [NewVirtual] puts a virtual
 // GPU behind a socket, whose share of a card an aggregator gives.
 //
 // An [Endpoint] is a device with its server and its counters. [Shared] is a card with
 // any number of virtual GPUs, each at an Endpoint, which are added and removed while
-// it runs. Counters are returned as the structures of package api. [Control] answers the control API.
+// it runs. Counters are returned as the structures of package api.
 //
 // # Goroutines
 //
-// One for each virtual GPU, from Shared.Add until it is removed; one for each
-// EventLogger until Close: a Shared has one, and the owner of a single Endpoint
-// makes one.
+// One for each Endpoint that is served; one that logs events for each Shared, and each Server with a
+// whole card, until Close; one for the control socket while Server.Run runs.
 //
 // # Locks, in the order in which they are taken
 //
-//  1. Control.mu: one request to add a GPU or to change the scheduler at a time; Endpoint.changing: one
+//  1. Server.mu: one request to add a GPU or to change the scheduler at a time; Endpoint.changing: one
 //     change of a GPU; Shared.adding: one Add, or Close. What a client can stretch is waited for under
 //     none of them.
 //  2. Shared.mu: the list of GPUs. Never held while waiting.
 //  3. Endpoint.logMu: counts that the log has; held while the log is written.
 //  4. Device.mu: whether a client is attached, or may be. Held briefly.
-//  5. Virtual.mu: why clients are refused. Held briefly.
-//  6. The state of a device's interrupt: taken last, never held while waiting.
+//  5. The state of a device's interrupt: taken last, never held while waiting.
 package serve
 
 import (

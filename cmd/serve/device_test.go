@@ -60,14 +60,14 @@ func TestPagesOfAWholeCardThatDoNotReturn(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, unix.Munmap(mem)) }()
 	mem[0] = 7
-	c.stick(errors.New("a page sticks"))
+	c.stuck.Store(&errStuck)
 	d.Detached()
 	for range 2 {
 		require.ErrorContains(t, d.Admit(), "a page sticks")
 		require.ErrorContains(t, d.maps.OpenWindows(), "where the last client had them")
 		require.Empty(t, d.maps.Windows())
 	}
-	c.stick(nil)
+	c.stuck.Store(nil)
 	require.NoError(t, d.Admit())
 	require.NoError(t, d.maps.OpenWindows())
 	mem[0] = 9

@@ -1,11 +1,12 @@
 package serve
 
 import (
+	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"sync/atomic"
 
-	"github.com/umbra-gpu/umbra/aggregator/sched"
 	"github.com/umbra-gpu/umbra/cmd/api"
 	"github.com/umbra-gpu/umbra/cmd/config"
 	"github.com/umbra-gpu/umbra/vfiouser"
@@ -17,17 +18,19 @@ type Endpoint struct {
 	Device *Device
 	Server vfiouser.Transport
 
-	// Of a virtual GPU; nil, or zero, in pass-through.
-	Virtual *Virtual
+	Virtual *Virtual // nil in pass-through
 	Config  GPUConfig
 
-	account *account      // nil in pass-through, or if the card keeps none
-	cancel  func()        // stops serving a virtual GPU
-	served  chan struct{} // closed when it is no longer served
-	stuck   bool          // its client's thread had not ended then
-	end     func() (api.GPUReport, error)
+	work func() []api.WorkCount // nothing in pass-through, or if the card does not count it
+	end  func() (api.GPUReport, error)
 
-	options  atomic.Pointer[config.GPU] // in force
+	listening chan struct{} // closed when clients can attach
+	cancel    func()        // stops serving
+	served    chan struct{} // closed when it is no longer served
+	err       error         // why, unless it was stopped
+	stuck     bool          // its client's thread had not ended then
+
+	options  atomic.Pointer[config.GPU] // in force, of a virtual GPU
 	changing sync.Mutex                 // one change of them at a time
 
 	logMu  sync.Mutex
@@ -39,15 +42,55 @@ func NewEndpoint(name string, d *Device, by Make, opts vfiouser.Options) (*Endpo
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
+	e := &Endpoint{Name: name, Device: d, logged: make(map[string]uint64), listening: make(chan struct{})}
+	e.work = func() []api.WorkCount { return nil }
 	opts.Log = opts.Log.With("gpu", name)
+	opts.Listening = func() { close(e.listening) }
 	d.log = opts.Log
-	server, err := by(d, opts)
-	return &Endpoint{Name: name, Device: d, Server: server, logged: make(map[string]uint64)}, err
+	var err error
+	e.Server, err = by(d, opts)
+	return e, err
 }
 
-// Options are those of a virtual GPU that are in force.
-func (e *Endpoint) Options() *config.GPU { return e.options.Load() }
+// serve serves clients on a goroutine until stop, at the path in Config or on an inherited socket. It
+// returns once clients can attach.
+func (e *Endpoint) serve(from *Inherited) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	e.cancel, e.served = cancel, make(chan struct{})
+	clients := func() error { return e.Server.ListenAndServe(ctx, e.Config.Socket) }
+	if from != nil {
+		clients = func() error { return from.serve(ctx, e.Server.(*vfiouser.Server)) }
+		close(e.listening)
+	}
+	go func() {
+		defer close(e.served)
+		addProcessors(1)
+		defer addProcessors(-1)
+		err := clients()
+		e.stuck = errors.Is(err, vfiouser.ErrStuck)
+		if e.stuck || errors.Is(err, context.Canceled) {
+			return
+		}
+		e.err = err
+		select {
+		case <-e.listening:
+			if err != nil {
+				e.Device.log.Error("GPU is no longer served", "error", err)
+			}
+		default: // serve returns it
+		}
+	}()
+	select {
+	case <-e.listening:
+		return nil
+	case <-e.served:
+		return e.err
+	}
+}
 
-// SetCardTime changes a virtual GPU's part of the card's time. Without a scheduler
-// it fails with gate.ErrNoScheduler.
-func (e *Endpoint) SetCardTime(n sched.NodeConfig) error { return e.Virtual.Guest.SetShare(n) }
+// stop ends the serving, and disconnects the client. It reports whether the client's thread goes on.
+func (e *Endpoint) stop() (stuck bool) {
+	e.cancel()
+	<-e.served
+	return e.stuck
+}

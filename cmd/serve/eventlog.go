@@ -4,60 +4,46 @@ import (
 	"cmp"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/umbra-gpu/umbra/aggregator"
-	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 )
 
-// EventLogger logs which rules guests broke, which requests ran for too long, what the last bad
-// program did, where the card found no memory, and which mapped windows show wrong data. It polls the counters: a guest that breaks
-// a million rules in a second causes one line, and no trap waits for the log.
-type EventLogger struct {
-	log       *slog.Logger
-	endpoints func() []*Endpoint
-	end       chan struct{} // closed by Close
-	ended     sync.WaitGroup
-}
-
 // logInterval is the time between two polls of the counters.
 const logInterval = time.Second
 
-// NewEventLogger starts an EventLogger, which calls endpoints at each poll.
-func NewEventLogger(log *slog.Logger, endpoints func() []*Endpoint) *EventLogger {
-	l := &EventLogger{log: log, endpoints: endpoints, end: make(chan struct{})}
-	l.ended.Go(l.watch)
-	return l
-}
-
-// Close stops it after a last poll.
-func (l *EventLogger) Close() {
-	close(l.end)
-	l.ended.Wait()
-	l.poll()
-}
-
-func (l *EventLogger) watch() {
-	ticker := time.NewTicker(logInterval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ticker.C:
-			l.poll()
-		case <-l.end:
-			return
+// logEvents logs, until stop and a last time then, which rules guests broke, which requests ran for too
+// long, what the last bad program did, where the card found no memory, and which mapped windows show
+// wrong data. It polls the counters: a guest that breaks a million rules in a second causes one line,
+// and no trap waits for the log.
+func logEvents(log *slog.Logger, endpoints func() []*Endpoint) (stop func()) {
+	poll := func() {
+		for _, e := range endpoints() {
+			e.logEvents(log)
 		}
 	}
-}
-
-func (l *EventLogger) poll() {
-	for _, e := range l.endpoints() {
-		e.logEvents(l.log)
+	end := make(chan struct{})
+	var ended sync.WaitGroup
+	ended.Go(func() {
+		ticker := time.NewTicker(logInterval)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ticker.C:
+				poll()
+			case <-end:
+				poll()
+				return
+			}
+		}
+	})
+	return func() {
+		close(end)
+		ended.Wait()
 	}
 }
 
@@ -99,9 +85,10 @@ func (e *Endpoint) logEvents(log *slog.Logger) {
 			log.Warn("the GPU accessed a bus address that its client does not share", "count", n, "total", total, "last", *f.unmappedDMA.Last.Load())
 		}
 	}
-	for _, c := range e.Device.shown.Counts() {
-		if c.Why != "" && !c.Usual {
-			e.logInexactLocked(log, &c)
+	for _, x := range e.inexact() {
+		if n := e.newLocked(x.Name+" "+x.Window, x.Count); n > 0 {
+			log.Warn("a mapped window is not exact", "window", x.Window, "counter", x.Name,
+				"reason", x.Reason, "consequence", x.Consequence, "count", n, "total", x.Count)
 		}
 	}
 }
@@ -129,24 +116,6 @@ func (e *Endpoint) logGuestLocked(log *slog.Logger) {
 		default:
 			log.Warn("guest was quarantined", "count", n, "total", c.N, "reason", cmp.Or(guest.QuarantineReason(), "released since"))
 		}
-	}
-}
-
-// logInexactLocked logs in which mapped windows a counter of wrong data rose, why, and the
-// consequence. Endpoint.logMu is held.
-func (e *Endpoint) logInexactLocked(log *slog.Logger, c *aperture.Count) {
-	var windows []string
-	times := uint64(0)
-	for k, in := range c.In {
-		window := aperture.Kind(k).String()
-		if n := e.newLocked(c.Name+" "+window, in); n > 0 {
-			windows = append(windows, window)
-			times += n
-		}
-	}
-	if times > 0 {
-		log.Warn("a mapped window is not exact", "window", strings.Join(windows, ","), "counter", c.Name,
-			"reason", c.Why, "consequence", c.Then, "count", times, "total", c.N)
 	}
 }
 

@@ -47,10 +47,7 @@ func share(t *testing.T, c card.Registers, by Make, opts vfiouser.Options, o agg
 }
 
 func (s *sharedCard) try(share aggregator.GuestConfig) (*Endpoint, error) {
-	path := filepath.Join(s.dir, share.Name)
-	l, err := vfiouser.Listen(path)
-	require.NoError(s.t, err)
-	return s.Add(GPUConfig{Share: share, Socket: path}, l)
+	return s.Add(GPUConfig{Share: share, Socket: filepath.Join(s.dir, share.Name)})
 }
 
 func (s *sharedCard) add(share aggregator.GuestConfig) *Endpoint {
@@ -59,8 +56,28 @@ func (s *sharedCard) add(share aggregator.GuestConfig) *Endpoint {
 	return e
 }
 
+func (s *sharedCard) remove(name string, force bool) error {
+	_, err := s.Find(name).Remove(force)
+	return err
+}
+
 // leave disconnects and waits until the server has noticed.
 func leave(t *testing.T, e *Endpoint, h *client.Client) {
 	require.NoError(t, h.Close())
 	require.Eventually(t, func() bool { return !e.Device.HasClient() }, patience, time.Millisecond)
+}
+
+// dial attaches a client.
+func dial(t *testing.T, e *Endpoint) *client.Client {
+	h, err := client.Dial(e.Config.Socket, nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { h.Close() })
+	return h
+}
+
+func read32(t *testing.T, h *client.Client, region int, at uint64) uint32 {
+	t.Helper()
+	v, err := h.Read32(region, at)
+	require.NoError(t, err)
+	return v
 }

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/umbra-gpu/umbra/aggregator/gate"
@@ -8,51 +9,27 @@ import (
 	"github.com/umbra-gpu/umbra/cmd/api"
 )
 
-// Schedule is how the card's time is shared, and the counts of events that should
-// not happen; nil without a scheduler.
-func (s *Shared) Schedule() (*sched.Config, map[string]uint64) {
-	c, ok := s.agg.Schedule()
-	if !ok {
-		return nil, nil
-	}
-	n := s.agg.ScheduleCounts()
-	return &c, map[string]uint64{
-		"bad_events": n.BadEvents, "bad_times": n.BadTimes, "refused": n.Refused, "storms": n.Storms,
-		"runaways": n.Runaways, "stuck": n.Stuck, "spoilt": n.Spoilt,
-	}
-}
-
-// SetSchedule changes how the card's time is shared. Without a scheduler it fails
-// with gate.ErrNoScheduler.
-func (s *Shared) SetSchedule(c sched.Config) error { return s.agg.SetSchedule(c) }
-
 // ledgerKinds are the levels of the scheduler's tree, from the card down.
 var ledgerKinds = [...]string{"card", "guest", "group", "channel"}
 
-// Ledger is the account of the card's time; nil without a scheduler.
-func (s *Shared) Ledger() *api.LedgerNode {
-	entries := s.agg.Ledger()
-	if len(entries) == 0 {
+// treeOf is the account of the card's time; nil without a scheduler.
+func treeOf(ledger []sched.Entry) *api.LedgerNode {
+	if len(ledger) == 0 {
 		return nil
 	}
-	root, _ := ledgerOf(entries)
+	root, _ := ledgerOf(ledger)
 	return &root
 }
 
-// CardTimes returns the account of each virtual GPU by name, without what is below
-// it; nil without a scheduler.
-func (s *Shared) CardTimes() map[string]*api.LedgerNode {
-	ledger := s.Ledger()
-	if ledger == nil {
+// cardTime is the account of a virtual GPU, without what is below it; nil without a scheduler.
+func cardTime(ledger []sched.Entry, name string) *api.LedgerNode {
+	i := slices.IndexFunc(ledger, func(n sched.Entry) bool { return n.Depth == 1 && n.Name == name })
+	if i < 0 {
 		return nil
 	}
-	out := make(map[string]*api.LedgerNode)
-	for i := range ledger.Children {
-		g := &ledger.Children[i]
-		g.Children, g.Ended = nil, nil
-		out[g.Name] = g
-	}
-	return out
+	n, _ := ledgerOf(ledger[i : i+1])
+	n.Ended = nil
+	return &n
 }
 
 // ledgerOf makes a node of the first entry, with all below it, and returns the rest.

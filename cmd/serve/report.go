@@ -11,7 +11,6 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/engine"
 	"github.com/umbra-gpu/umbra/cmd/api"
-	"github.com/umbra-gpu/umbra/mmio"
 	"github.com/umbra-gpu/umbra/vfiouser"
 	"github.com/umbra-gpu/umbra/vfiouser/wire"
 )
@@ -53,41 +52,29 @@ func ReportCard(card *soft.Card) api.CardReport {
 	return r
 }
 
-// account is what a card did for one owner of channels since the account was
-// opened: an owner's number may have been another guest's before.
-type account struct {
-	work *engine.Work
-	base []api.WorkCount
-}
-
-func openAccount(c interface{ Stats() *soft.Stats }, owner int) *account {
-	a := &account{work: &c.Stats().Owners[owner]}
-	a.base = a.all()
-	return a
-}
-
-// all lists every class.
-func (a *account) all() (out []api.WorkCount) {
+// workOf lists what engines did for an owner of channels, by class.
+func workOf(w *engine.Work) (out []api.WorkCount) {
 	for _, class := range engine.Classes() {
-		copies, bytes := a.work.Class(class.ID)
+		copies, bytes := w.Class(class.ID)
 		out = append(out, api.WorkCount{Class: fmt.Sprintf("%04x", class.ID), Name: class.Name, Copies: copies, Bytes: bytes})
 	}
 	return out
 }
 
-// counts lists the classes that did something.
-func (a *account) counts() (out []api.WorkCount) {
-	if a == nil {
-		return nil
-	}
-	for i, w := range a.all() {
-		w.Copies -= a.base[i].Copies
-		w.Bytes -= a.base[i].Bytes
-		if w.Copies+w.Bytes > 0 {
-			out = append(out, w)
+// countWork returns what lists the classes that do something from now on: an owner's number may have
+// been another guest's before.
+func countWork(w *engine.Work) func() []api.WorkCount {
+	before := workOf(w)
+	return func() (out []api.WorkCount) {
+		for i, n := range workOf(w) {
+			n.Copies -= before[i].Copies
+			n.Bytes -= before[i].Bytes
+			if n.Copies+n.Bytes > 0 {
+				out = append(out, n)
+			}
 		}
+		return out
 	}
-	return out
 }
 
 // Status reads the endpoint's most important counters. It may be called while its
@@ -120,7 +107,7 @@ func (e *Endpoint) Status() api.GPU {
 			g.Counts[c.Name] = c.N
 		}
 	}
-	for _, w := range e.account.counts() {
+	for _, w := range e.work() {
 		g.Bytes += w.Bytes
 	}
 	g.Quarantine = guest.QuarantineReason()
@@ -145,14 +132,10 @@ func (e *Endpoint) inexact() (list []api.InexactWindow) {
 }
 
 // Report reads all counters of the endpoint. It may be called while its guest runs.
-func (e *Endpoint) Report() (api.GPUReport, error) {
-	registers, err := e.Device.Registers().Report(mmio.ByCount)
-	if err != nil {
-		return api.GPUReport{}, err
-	}
+func (e *Endpoint) Report() api.GPUReport {
 	v := e.Server.Stats()
 	r := api.GPUReport{
-		GPU: e.Status(), Registers: registers, Regions: e.Device.Traps(), Work: e.account.counts(),
+		GPU: e.Status(), Registers: e.Device.Registers().Report(), Regions: e.Device.Traps(), Work: e.work(),
 		Delivery: api.DeliveryCount{Masked: v.IRQ.Latched, Unrouted: v.IRQ.Unrouted},
 	}
 	load(&r.Connections, v)
@@ -172,5 +155,5 @@ func (e *Endpoint) Report() (api.GPUReport, error) {
 		message(wire.Command(i).String(), m)
 	}
 	message("unknown", v.Unknown)
-	return r, nil
+	return r
 }

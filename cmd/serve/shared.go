@@ -1,11 +1,9 @@
 package serve
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"slices"
 	"sync"
 
@@ -19,11 +17,8 @@ import (
 	"github.com/umbra-gpu/umbra/vfiouser"
 )
 
-// Errors of Shared.
-var (
-	ErrNoGPU    = errors.New("no such GPU")
-	ErrAttached = errors.New("a client is attached")
-)
+// ErrAttached is why a GPU is not removed.
+var ErrAttached = errors.New("a client is attached")
 
 // Shared is a card that an aggregator shares among virtual GPUs, each served on a
 // socket of its own. GPUs can be added and removed while it runs.
@@ -41,15 +36,15 @@ type Shared struct {
 	mu   sync.Mutex // guards list
 	list []*Endpoint
 
-	events *EventLogger
+	stopLog func()
 }
 
 // GPUConfig describes a virtual GPU.
 type GPUConfig struct {
 	Share   aggregator.GuestConfig // with its name
 	Device  devmodel.Config
-	Socket  string     // for reports; Add takes a listener
-	Options config.GPU // that describe it, for Control
+	Socket  string     // where it is served; "" of an inherited connection
+	Options config.GPU // that describe it, for Server
 }
 
 // NewShared brings card c into service for virtual GPUs, each served by a
@@ -77,45 +72,34 @@ func ShareGPU(gpu card.GPU, by Make, opts vfiouser.Options, limits aggregator.Op
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
 	s := &Shared{agg: agg, by: by, opts: opts, log: opts.Log}
-	s.events = NewEventLogger(s.log, s.GPUs)
+	s.stopLog = logEvents(s.log, s.GPUs)
 	return s, nil
 }
 
-// Add makes a virtual GPU and serves it on l. It closes l if it fails.
-func (s *Shared) Add(cfg GPUConfig, l *net.UnixListener) (*Endpoint, error) {
+// Add makes a virtual GPU and serves it at its socket.
+func (s *Shared) Add(cfg GPUConfig) (*Endpoint, error) {
 	s.adding.Lock()
 	defer s.adding.Unlock()
 	if s.Find(cfg.Share.Name) != nil {
-		vfiouser.CloseListener(l)
 		return nil, fmt.Errorf("GPU %s exists already", cfg.Share.Name)
 	}
 	v, err := NewVirtual(s.agg, cfg.Share, cfg.Device)
 	if err != nil {
-		vfiouser.CloseListener(l)
 		return nil, err
 	}
 	e, err := NewEndpoint(cfg.Share.Name, v.Device, s.by, s.opts)
 	if err != nil {
-		vfiouser.CloseListener(l)
 		return nil, errors.Join(err, v.Close())
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	e.Virtual, e.Config, e.cancel, e.served = v, cfg, cancel, make(chan struct{})
+	e.Virtual, e.Config = v, cfg
 	e.options.Store(&cfg.Options)
 	if c, ok := s.card.(interface{ Stats() *soft.Stats }); ok {
-		e.account = openAccount(c, v.Guest.Owner())
+		e.work = countWork(&c.Stats().Owners[v.Guest.Owner()])
 	}
 	e.end = sync.OnceValues(func() (api.GPUReport, error) { return s.end(e) })
-	go func() {
-		defer close(e.served)
-		addProcessors(1)
-		defer addProcessors(-1)
-		err := Listen(ctx, e.Server, l)
-		e.stuck = errors.Is(err, vfiouser.ErrStuck)
-		if !errors.Is(err, context.Canceled) {
-			s.log.Error("GPU is no longer served", "gpu", e.Name, "error", err)
-		}
-	}()
+	if err := e.serve(nil); err != nil {
+		return nil, errors.Join(err, e.Server.Close(), v.Close())
+	}
 	s.mu.Lock()
 	s.list = append(s.list, e)
 	s.mu.Unlock()
@@ -146,11 +130,7 @@ func (s *Shared) Find(name string) *Endpoint {
 // client is attached it fails with ErrAttached, or, forced, disconnects the client.
 // It returns what the GPU counted. Nothing else waits for it. With vfiouser.ErrStuck
 // the GPU refuses clients, and leaves the list once its client's thread has ended.
-func (s *Shared) Remove(name string, force bool) (api.GPUReport, error) {
-	e := s.Find(name)
-	if e == nil {
-		return api.GPUReport{}, ErrNoGPU
-	}
+func (e *Endpoint) Remove(force bool) (api.GPUReport, error) {
 	if !e.Device.Retire(force) {
 		return api.GPUReport{}, ErrAttached
 	}
@@ -160,9 +140,7 @@ func (s *Shared) Remove(name string, force bool) (api.GPUReport, error) {
 // end stops serving. It reads the counters once the client is detached, and before
 // it gives the share back that has them.
 func (s *Shared) end(e *Endpoint) (api.GPUReport, error) {
-	e.cancel()
-	<-e.served
-	if e.stuck {
+	if e.stop() {
 		go func() {
 			for errors.Is(e.Server.Close(), vfiouser.ErrStuck) {
 			}
@@ -178,9 +156,9 @@ func (s *Shared) end(e *Endpoint) (api.GPUReport, error) {
 // release ends a GPU that is no longer served.
 func (s *Shared) release(e *Endpoint) (api.GPUReport, error) {
 	e.logEvents(s.log)
-	r, err := e.Report()
-	r.CardTime = s.CardTimes()[e.Name]
-	err = errors.Join(err, e.Virtual.Close())
+	r := e.Report()
+	r.CardTime = cardTime(s.agg.Ledger(), e.Name)
+	err := e.Virtual.Close()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.list = slices.DeleteFunc(s.list, func(x *Endpoint) bool { return x == e })
@@ -192,7 +170,7 @@ func (s *Shared) release(e *Endpoint) (api.GPUReport, error) {
 func (s *Shared) Close() error {
 	s.adding.Lock()
 	defer s.adding.Unlock()
-	s.events.Close()
+	s.stopLog()
 	list := s.GPUs()
 	var errs []error
 	for _, e := range list {

@@ -12,9 +12,7 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
-	"github.com/umbra-gpu/umbra/cmd/api"
 	"github.com/umbra-gpu/umbra/cmd/config"
-	"github.com/umbra-gpu/umbra/mmio"
 	"github.com/umbra-gpu/umbra/vfiouser"
 )
 
@@ -50,7 +48,7 @@ func TestConfigurationThatFitsFits(t *testing.T) {
 		add(&l.GPUs[i])
 	}
 	for i := 0; i < len(l.GPUs); i += 2 { // make holes, and fill them in another order
-		_, err := s.Remove(l.GPUs[i].Name, false)
+		err := s.remove(l.GPUs[i].Name, false)
 		require.NoError(t, err)
 	}
 	for i := len(l.GPUs) - 2; i >= 0; i -= 2 {
@@ -60,42 +58,22 @@ func TestConfigurationThatFitsFits(t *testing.T) {
 	require.Error(t, err)
 	require.NoFileExists(t, filepath.Join(s.dir, "more"))
 	for _, g := range s.GPUs() {
-		_, err := s.Remove(g.Name, false)
+		err := s.remove(g.Name, false)
 		require.NoError(t, err)
 	}
 	require.Equal(t, free, s.agg.Free())
-	_, err = s.Remove("g0", false)
-	require.ErrorIs(t, err, ErrNoGPU)
-}
-
-// TestRegisters: every row once, in order, with its properties.
-func TestRegisters(t *testing.T) {
-	table, err := Registers()
-	require.NoError(t, err)
-	seen := make(map[string]api.Register)
-	last := uint32(0)
-	for _, r := range table.Rows {
-		require.NotContains(t, seen, r.Register)
-		require.GreaterOrEqual(t, r.Offset, last)
-		last = r.Offset
-		seen[r.Register] = r
-	}
-	require.Equal(t, api.Register{
-		Block: "PFIFO", Register: "NV_PFIFO_RUNLIST", Offset: 0x2274, Instances: 1, Access: "RW",
-		Policy: mmio.Translate.String(), Effect: "commits the runlist at 002270",
-	}, seen["NV_PFIFO_RUNLIST"])
-	require.Equal(t, "window", seen["PRAMIN"].Access)
-	require.Equal(t, uint32(1<<20), seen["PRAMIN"].Size)
-	require.Equal(t, 128, seen["NV_PCCSR_CHANNEL"].Instances)
+	require.Nil(t, s.Find("g0"))
 }
 
 // stuck is a transport whose client's thread does not end before free is closed.
 type stuck struct {
 	vfiouser.Transport
-	free chan struct{}
+	listening func()
+	free      chan struct{}
 }
 
 func (s stuck) ListenAndServe(ctx context.Context, _ string) error {
+	s.listening()
 	<-ctx.Done()
 	return errors.Join(ctx.Err(), vfiouser.ErrStuck)
 }
@@ -115,16 +93,16 @@ func TestStuckClientDelaysNobody(t *testing.T) {
 	free := make(chan struct{})
 	by := func(d vfiouser.Device, o vfiouser.Options) (vfiouser.Transport, error) {
 		native, err := Native(d, o)
-		return stuck{native, free}, err
+		return stuck{native, o.Listening, free}, err
 	}
 	s := share(t, newCard(t), by, vfiouser.Options{}, aggregator.Options{})
 	s.add(aggregator.GuestConfig{Name: "a", VRAM: testedVRAM})
-	_, err := s.Remove("a", true)
+	err := s.remove("a", true)
 	require.ErrorIs(t, err, vfiouser.ErrStuck)
 	require.ErrorIs(t, s.Find("a").Device.Admit(), errRetired)
 	s.by = Native
 	s.add(aggregator.GuestConfig{Name: "b", VRAM: testedVRAM})
-	_, err = s.Remove("b", true)
+	err = s.remove("b", true)
 	require.NoError(t, err)
 	require.Len(t, s.GPUs(), 1)
 	close(free)

@@ -1,11 +1,9 @@
 package serve
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"os"
 	"path/filepath"
 
@@ -42,52 +40,30 @@ func TransportNamed(name string) (Make, []string, error) {
 	return libvfiouser.New, libvfiouser.Lacks(), nil
 }
 
-// Listen serves the clients of l, and closes it. A transport that makes its socket
-// itself makes it at l's path.
-func Listen(ctx context.Context, t vfiouser.Transport, l *net.UnixListener) error {
-	if s, ok := t.(*vfiouser.Server); ok {
-		return s.Serve(ctx, l)
-	}
-	path := l.Addr().String()
-	vfiouser.CloseListener(l)
-	return t.ListenAndServe(ctx, path)
-}
-
-// ErrNoInherited is ServeConn's error for a transport that makes its sockets itself.
-var ErrNoInherited = errors.New("the transport makes its socket itself and cannot use an inherited one")
-
-// ServeConn serves the one client of a connection.
-func ServeConn(ctx context.Context, t vfiouser.Transport, c *net.UnixConn) error {
-	if s, ok := t.(*vfiouser.Server); ok {
-		return s.ServeConn(ctx, c)
-	}
-	vfiouser.CloseConn(c)
-	return ErrNoInherited
-}
-
 // maxSocketPath is the longest path that fits into a sockaddr_un with its NUL.
 const maxSocketPath = len(unix.RawSockaddrUnix{}.Path) - 1
 
-// SocketPath makes the path of a socket absolute, and checks that it is usable.
-func SocketPath(path, where string) (string, error) {
-	abs, err := filepath.Abs(path)
+// resolve makes the path of a socket absolute, and checks that it is usable.
+func resolve(path *string, where string) error {
+	abs, err := filepath.Abs(*path)
 	if err != nil {
-		return abs, err
+		return err
 	}
-	wrong := func(reason string) (string, error) {
-		return abs, &config.Error{Where: where, Value: abs, Reason: reason}
-	}
-	if len(abs) > maxSocketPath {
-		return wrong(fmt.Sprintf("%d bytes long; the kernel takes socket paths of up to %d", len(abs), maxSocketPath))
-	}
-	switch dir, err := os.Stat(filepath.Dir(abs)); {
+	*path = abs
+	reason, folder := "", filepath.Dir(abs)
+	dir, err := os.Stat(folder)
+	there, statErr := os.Lstat(abs)
+	switch {
+	case len(abs) > maxSocketPath:
+		reason = fmt.Sprintf("%d bytes long; the kernel takes socket paths of up to %d", len(abs), maxSocketPath)
 	case errors.Is(err, fs.ErrNotExist):
-		return wrong(fmt.Sprintf("folder %s does not exist; make it or choose another path", filepath.Dir(abs)))
+		reason = fmt.Sprintf("folder %s does not exist; make it or choose another path", folder)
 	case err == nil && !dir.IsDir():
-		return wrong(filepath.Dir(abs) + " is not a folder; choose another path")
+		reason = folder + " is not a folder; choose another path"
+	case statErr == nil && there.Mode()&fs.ModeSocket == 0:
+		reason = "a file that is not a socket is there; remove it or choose another path"
+	default:
+		return nil
 	}
-	if there, err := os.Lstat(abs); err == nil && there.Mode()&fs.ModeSocket == 0 {
-		return wrong("a file that is not a socket is there; remove it or choose another path")
-	}
-	return abs, nil
+	return &config.Error{Where: where, Value: abs, Reason: reason}
 }

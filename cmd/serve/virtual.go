@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
+	"sync/atomic"
 
 	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
@@ -18,8 +18,7 @@ type Virtual struct {
 	GPU   *devmodel.VGPU
 	Guest *aggregator.Guest
 
-	mu    sync.Mutex
-	dirty error // why the last client's data is still there, or nil
+	dirty atomic.Pointer[error] // why the last client's data is still there, or nil
 }
 
 // NewVirtual makes a virtual GPU and gives it a share of a's card. Close gives
@@ -53,7 +52,7 @@ func (v *Virtual) plug(h *hostSide) {
 	if h == nil {
 		v.GPU.AttachHost(nil)
 		v.Guest.DetachMemory()
-		v.setDirty(v.clean())
+		v.clean()
 		return
 	}
 	v.pushDMA(v.Guest)
@@ -65,42 +64,35 @@ func (v *Virtual) panicked(where string, p any) {
 	v.Guest.Quarantine(fault.Reason(where, p))
 }
 
-// clean resets the virtual GPU, and returns why the next client cannot have it. It
+// clean resets the virtual GPU, and notes why the next client cannot have it. It
 // retries windows that could not be closed first: their pages must be cleared too.
-func (v *Virtual) clean() error {
+func (v *Virtual) clean() {
 	closed := v.Guest.CloseWindows()
-	if err := errors.Join(closed, v.GPU.Reset()); err != nil {
-		return err
+	err := errors.Join(closed, v.GPU.Reset())
+	if why := v.Guest.QuarantineReason(); err == nil && why != "" { // a reset ends a quarantine, unless the card keeps a channel
+		err = fmt.Errorf("the last client's channels may still write to its memory: %s", why)
 	}
-	if why := v.Guest.QuarantineReason(); why != "" { // a reset ends a quarantine, unless the card keeps a channel
-		return fmt.Errorf("the last client's channels may still write to its memory: %s", why)
+	if err == nil {
+		v.Guest.Forget()
 	}
-	v.Guest.Forget()
-	return nil
-}
-
-func (v *Virtual) setDirty(err error) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.dirty = err
+	v.dirty.Store(&err)
 }
 
 // Dirty returns why clients are refused, or nil: the last client's data could not be
 // cleared. Each new client causes another attempt.
 func (v *Virtual) Dirty() error {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.dirty
+	if why := v.dirty.Load(); why != nil {
+		return *why
+	}
+	return nil
 }
 
 // admit refuses a client that could see another client's data.
 func (v *Virtual) admit() error {
-	if v.Dirty() == nil {
-		return nil
+	if v.Dirty() != nil {
+		v.clean()
 	}
-	err := v.clean()
-	v.setDirty(err)
-	if err != nil {
+	if err := v.Dirty(); err != nil {
 		return fmt.Errorf("out of service, the last client's data cannot be cleared: %w", err)
 	}
 	return nil

@@ -3,10 +3,9 @@ package serve
 import (
 	"bytes"
 	"errors"
-	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
-	"time"
 	"unsafe"
 
 	"github.com/stretchr/testify/require"
@@ -18,46 +17,32 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/vfiouser"
 	"github.com/umbra-gpu/umbra/vfiouser/client"
-	"github.com/umbra-gpu/umbra/vfiouser/libvfiouser"
 )
 
 // stained is a card that cannot clear memory while fail is set, and cannot move pages
 // back to VRAM while stuck is.
 type stained struct {
 	*soft.Card
-	mu    sync.Mutex
-	fail  error
-	stuck error
+	fail, stuck atomic.Pointer[error]
 }
 
+var (
+	errStain = errors.New("a stain")
+	errStuck = errors.New("a page sticks")
+)
+
 func (c *stained) Relocate(m card.Relocation) (uint64, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.stuck != nil && m.To == nil {
-		return 0, c.stuck
+	if err := c.stuck.Load(); err != nil && m.To == nil {
+		return 0, *err
 	}
 	return c.Card.Relocate(m)
 }
 
-func (c *stained) stick(err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.stuck = err
-}
-
 func (c *stained) ScrubVRAM(addr, n uint64) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.fail != nil {
-		return c.fail
+	if err := c.fail.Load(); err != nil {
+		return *err
 	}
 	return c.Card.ScrubVRAM(addr, n)
-}
-
-func (c *stained) set(err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.fail = err
 }
 
 // lockedBuffer is a log that several goroutines use.
@@ -89,58 +74,29 @@ const (
 // detached. The GPU refuses clients, another GPU takes them, and the first client
 // after the card recovers finds cleared memory.
 func TestMemoryThatCannotBeCleared(t *testing.T) {
-	for _, name := range []string{TransportNative, TransportLibrary} {
-		t.Run(name, func(t *testing.T) {
-			by, _, err := TransportNamed(name)
-			if errors.Is(err, libvfiouser.ErrNotBuilt) {
-				t.Skip("needs the C library; make test-libvfio-user tests it")
-			}
-			require.NoError(t, err)
-			memoryThatCannotBeCleared(t, by)
-		})
-	}
-}
-
-func memoryThatCannotBeCleared(t *testing.T, by Make) {
 	c := &stained{Card: newCard(t)}
 	var log lockedBuffer
-	s := share(t, c, by, vfiouser.Options{Log: slog.New(slog.NewTextHandler(&log, nil))}, aggregator.Options{})
-	add := func(name string) (*Endpoint, string) {
-		v := s.add(aggregator.GuestConfig{Name: name, VRAM: testedVRAM})
-		return v, v.Config.Socket
-	}
-	v, path := add("a")
-	other, otherPath := add("b")
+	s := share(t, c, Native, vfiouser.Options{Log: log.logger()}, aggregator.Options{})
+	v := s.add(aggregator.GuestConfig{Name: "a", VRAM: testedVRAM})
+	other := s.add(aggregator.GuestConfig{Name: "b", VRAM: testedVRAM})
 	read := func(h *client.Client) uint32 {
 		require.NoError(t, h.Write32(vfiouser.RegionBAR0, window, somewhere))
-		x, err := h.Read32(vfiouser.RegionBAR0, pramin)
-		require.NoError(t, err)
-		return x
+		return read32(t, h, vfiouser.RegionBAR0, pramin)
 	}
 
-	dial := func(path string) (h *client.Client) { // a transport may take a moment to make its socket
-		require.Eventually(t, func() (ok bool) {
-			var err error
-			h, err = client.Dial(path, nil)
-			return err == nil
-		}, patience, time.Millisecond)
-		return h
-	}
-
-	h := dial(path)
+	h := dial(t, v)
 	require.Zero(t, read(h))
 	require.NoError(t, h.Write32(vfiouser.RegionBAR0, pramin, secret))
 	require.EqualValues(t, secret, read(h))
-	c.set(errors.New("a stain"))
+	c.fail.Store(&errStain)
 	require.Error(t, h.Reset(), "its own reset says so")
 	leave(t, v, h)
 	require.ErrorContains(t, v.Virtual.Dirty(), "a stain")
 	for range 3 {
-		_, err := client.Dial(path, nil)
+		_, err := client.Dial(v.Config.Socket, nil)
 		require.Error(t, err)
 	}
-	r, err := v.Report()
-	require.NoError(t, err)
+	r := v.Report()
 	require.EqualValues(t, 1, r.Clients)
 	require.EqualValues(t, 3, r.Connections.Refused)
 	require.Zero(t, r.Connections.Panics)
@@ -149,11 +105,11 @@ func memoryThatCannotBeCleared(t *testing.T, by Make) {
 	require.Contains(t, log.String(), "could not be cleared")
 	require.Contains(t, log.String(), "vfio-user client refused")
 
-	c.set(nil)
-	h = dial(otherPath)
+	c.fail.Store(nil)
+	h = dial(t, other)
 	leave(t, other, h)
 	require.Error(t, v.Virtual.Dirty(), "that was another GPU's client")
-	h = dial(path)
+	h = dial(t, v)
 	require.NoError(t, v.Virtual.Dirty())
 	require.Zero(t, read(h))
 	leave(t, v, h)
@@ -161,18 +117,18 @@ func memoryThatCannotBeCleared(t *testing.T, by Make) {
 
 	// The GPU is removed with uncleared memory: the next owner gets cleared memory or
 	// none.
-	h = dial(path)
+	h = dial(t, v)
 	require.NoError(t, h.Write32(vfiouser.RegionBAR0, window, somewhere))
 	require.NoError(t, h.Write32(vfiouser.RegionBAR0, pramin, secret))
-	c.set(errors.New("a stain"))
-	_, err = s.Remove("a", true)
+	c.fail.Store(&errStain)
+	err := s.remove("a", true)
 	require.ErrorContains(t, err, "a stain")
 	require.NoError(t, h.Close())
 	_, err = s.try(aggregator.GuestConfig{Name: "next", VRAM: testedVRAM})
 	require.ErrorContains(t, err, "a stain")
-	c.set(nil)
-	v, path = add("next")
-	h = dial(path)
+	c.fail.Store(nil)
+	v = s.add(aggregator.GuestConfig{Name: "next", VRAM: testedVRAM})
+	h = dial(t, v)
 	require.Zero(t, read(h))
 	leave(t, v, h)
 }
@@ -188,13 +144,11 @@ func TestPagesThatDoNotReturn(t *testing.T) {
 	}
 	const most = 3 * testedVRAM
 	s.add(guest("most", most))
-	_, err := s.Remove("most", false)
+	err := s.remove("most", false)
 	require.NoError(t, err)
 	v := s.add(guest("a", testedVRAM))
-	path := v.Config.Socket
-	come := func(path string) (*client.Client, []byte) {
-		h, err := client.Dial(path, nil)
-		require.NoError(t, err)
+	come := func(v *Endpoint) (*client.Client, []byte) {
+		h := dial(t, v)
 		info, err := h.RegionInfo(vfiouser.RegionBAR0)
 		require.NoError(t, err)
 		defer info.File.Close()
@@ -207,21 +161,19 @@ func TestPagesThatDoNotReturn(t *testing.T) {
 	}
 	word := func(mem []byte) *uint32 { return (*uint32)(unsafe.Pointer(&mem[0])) }
 
-	h, old := come(path)
+	h, old := come(v)
 	*word(old) = secret
-	x, err := h.Read32(vfiouser.RegionBAR0, pramin)
-	require.NoError(t, err)
-	require.EqualValues(t, secret, x)
-	c.stick(errors.New("a page sticks"))
+	require.EqualValues(t, secret, read32(t, h, vfiouser.RegionBAR0, pramin))
+	c.stuck.Store(&errStuck)
 	leave(t, v, h)
 	require.ErrorContains(t, v.Virtual.Dirty(), "a page sticks")
 	for range 2 {
-		_, err = client.Dial(path, nil)
+		_, err = client.Dial(v.Config.Socket, nil)
 		require.Error(t, err)
 	}
 	require.ErrorContains(t, v.Virtual.OpenWindows(), "not closed")
-	c.stick(nil)
-	h, mem := come(path)
+	c.stuck.Store(nil)
+	h, mem := come(v)
 	require.NoError(t, v.Virtual.Dirty())
 	require.Zero(t, *word(mem))
 	*word(mem) = secret
@@ -232,17 +184,17 @@ func TestPagesThatDoNotReturn(t *testing.T) {
 	require.NoError(t, v.Virtual.Dirty())
 
 	// The GPU is removed in this state: nobody gets its memory.
-	h, _ = come(path)
-	c.stick(errors.New("a page sticks"))
-	_, err = s.Remove("a", true)
+	h, _ = come(v)
+	c.stuck.Store(&errStuck)
+	err = s.remove("a", true)
 	require.ErrorContains(t, err, "a page sticks")
 	require.ErrorContains(t, err, "out of use")
 	require.NoError(t, h.Close())
-	c.stick(nil)
+	c.stuck.Store(nil)
 	_, err = s.try(guest("most", most))
 	require.Error(t, err)
 	v = s.add(guest("next", testedVRAM))
-	h, mem = come(v.Config.Socket)
+	h, mem = come(v)
 	require.Zero(t, *word(mem))
 	leave(t, v, h)
 }

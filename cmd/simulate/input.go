@@ -56,16 +56,10 @@ $at, until its first process, which needs requests, has ended.
 
 // file is a plan as YAML.
 type file struct {
-	Name     string            `yaml:"name"`
-	About    string            `yaml:"about"`
-	Duration time.Duration     `yaml:"duration"`
-	Seed     uint64            `yaml:"seed"`
+	Header   `yaml:",inline"`
 	Set      map[string]string `yaml:"set"`
 	Policies []string          `yaml:"policies"`
 	Guests   []model.Node      `yaml:"guests"`
-
-	Axis string    `yaml:"axis"` // of a sweep
-	At   []float64 `yaml:"at"`   // what $at in the text stands for
 }
 
 //go:embed presets.yaml
@@ -89,53 +83,50 @@ func Presets() (out []Preset) {
 
 // Plan makes the plan, or says what is wrong with the options.
 func (o *Options) Plan() (*Plan, error) {
-	f, mixes, where, err := o.source()
+	files, err := o.files()
 	if err != nil {
 		return nil, err
 	}
-	p := &Plan{Name: f.Name, About: f.About, Axis: f.Axis, At: f.At, Mixes: mixes, Duration: defaultDuration, Seed: cmp.Or(o.Seed, f.Seed, 1)}
-	if f.At != nil {
-		p.Duration = defaultSweep
+	f := files[0]
+	p := &Plan{Header: f.Header}
+	for _, f := range files {
+		p.Mixes = append(p.Mixes, model.Mix{Guests: f.Guests})
 	}
-	p.Duration = cmp.Or(f.Duration, p.Duration)
-	if o.Duration != nil {
+	p.Seed = cmp.Or(o.Seed, f.Seed, 1)
+	switch {
+	case o.Duration != nil:
 		p.Duration = *o.Duration
+	case f.Duration == 0 && f.At != nil:
+		p.Duration = defaultSweep
+	case f.Duration == 0:
+		p.Duration = defaultDuration
 	}
 	if least := windows * time.Millisecond; p.Duration < least || p.Duration > maxDuration {
 		return nil, &config.Error{Where: "--duration", Value: p.Duration.String(), Reason: fmt.Sprintf("must be %v to %v", least, maxDuration)}
 	}
-	if p.Configs, err = o.configs(f); err != nil {
-		return nil, err
-	}
-	for _, m := range mixes { // a mistake is reported before anything runs
-		if _, err := model.NewRig(p.Configs[0], m, p.Seed); err != nil {
-			return nil, where(err)
-		}
-	}
-	return p, nil
+	p.Configs, err = o.configs(f)
+	return p, err
 }
 
-// source finds out who uses the card: from a preset, a file or flags. Where names the place of
-// an error.
-func (o *Options) source() (f *file, mixes []model.Mix, where func(error) error, err error) {
+// files says who uses the card: flags, or a file or preset, which a sweep reads for each of its points.
+func (o *Options) files() (out []*file, err error) {
 	switch {
 	case o.Preset != "" && o.Mix != "" || (o.Preset != "" || o.Mix != "") && len(o.Guest) > 0:
-		return nil, nil, nil, &config.Error{Where: "--preset, --mix and --guest", Value: "more than one of them", Reason: "give one"}
+		return nil, &config.Error{Where: "--preset, --mix and --guest", Value: "more than one of them", Reason: "give one"}
 	case len(o.Guest) > 0:
-		f = &file{Name: "guests"}
+		f := &file{Header: Header{Name: "guests"}}
 		for _, text := range o.Guest {
 			n, err := parseGuest(text)
 			if err != nil {
-				return nil, nil, nil, err
+				return nil, err
 			}
 			f.Guests = append(f.Guests, *n)
 		}
-		where = func(err error) error { return named("--guest: ", err) }
-		return f, []model.Mix{{Guests: f.Guests}}, where, where(scaleCaps(f.Guests, "guests"))
+		return []*file{f}, named("--guest: ", f.check())
 	}
 	name, text, err := o.text()
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, err
 	}
 	var sweep struct{ At []float64 }
 	if err := yaml.Unmarshal([]byte(text), &sweep); err != nil || sweep.At == nil {
@@ -143,17 +134,25 @@ func (o *Options) source() (f *file, mixes []model.Mix, where func(error) error,
 	}
 	for _, at := range sweep.At {
 		text := []byte(strings.ReplaceAll(text, "$at", fmt.Sprint(at)))
-		if f, err = parse(name, text); err != nil {
-			return nil, nil, nil, err
+		f := &file{Header: Header{Name: name}}
+		if err := yaml.UnmarshalWithOptions(text, f, yaml.Strict()); err != nil && !errors.Is(err, io.EOF) {
+			return nil, config.YAMLError(name, err)
 		}
-		where = func(err error) error { return located(name, text, err) }
-		if err = scaleCaps(f.Guests, "guests"); err != nil {
-			return nil, nil, nil, where(err)
+		if err := f.check(); err != nil {
+			return nil, located(name, text, err)
 		}
-		mixes = append(mixes, model.Mix{Guests: f.Guests})
+		out = append(out, f)
 	}
-	f.Name = cmp.Or(f.Name, name)
-	return f, mixes, where, nil
+	return out, nil
+}
+
+// check finds mistakes before anything runs.
+func (f *file) check() error {
+	if err := scaleCaps(f.Guests, "guests"); err != nil {
+		return err
+	}
+	m := model.Mix{Guests: f.Guests}
+	return m.Check()
 }
 
 // text is the text of the file or the preset.
@@ -173,15 +172,6 @@ func (o *Options) text() (name, text string, err error) {
 		}
 	}
 	return "", "", &config.Error{Where: "--preset", Value: name, Reason: config.Known(name, names)}
-}
-
-// parse reads YAML. The name is for errors.
-func parse(name string, data []byte) (*file, error) {
-	f := new(file)
-	if err := yaml.UnmarshalWithOptions(data, f, yaml.Strict()); err != nil && !errors.Is(err, io.EOF) {
-		return nil, config.YAMLError(name, err)
-	}
-	return f, nil
 }
 
 // located names the file and, if the error has a path, the line.
@@ -251,41 +241,33 @@ func parseGuest(text string) (*model.Node, error) {
 
 // configs are those of the policies.
 func (o *Options) configs(f *file) (out []sched.Config, err error) {
-	schedule := config.Default().Schedule()
-	set := func(where, text string) error {
-		before := schedule.Policy
-		err := config.Assign(&schedule, where, text, "credit.period=10ms")
-		if err == nil && schedule.Policy != before {
-			err = &config.Error{Where: where + ": policy", Value: schedule.Policy, Reason: "no parameter; --policy names those to compare"}
-		}
-		return err
-	}
+	var set [][2]string // places and settings
 	for _, key := range slices.Sorted(maps.Keys(f.Set)) {
-		if err := set(o.Mix+": set", key+"="+f.Set[key]); err != nil {
-			return nil, err
-		}
+		set = append(set, [2]string{o.Mix + ": set", key + "=" + f.Set[key]})
 	}
 	for _, text := range o.Set {
-		if err := set("--set", text); err != nil {
+		set = append(set, [2]string{"--set", text})
+	}
+	schedule := config.Default().Schedule()
+	for _, s := range set {
+		before := schedule.Policy
+		if err := config.Assign(&schedule, s[0], s[1], "credit.period=10ms"); err != nil {
 			return nil, err
+		}
+		if schedule.Policy != before {
+			return nil, &config.Error{Where: s[0] + ": policy", Value: schedule.Policy, Reason: "no parameter; --policy names those to compare"}
 		}
 	}
 	policies, where := o.Policy, "--policy"
-	if len(policies) == 0 && len(f.Policies) > 0 {
+	if len(policies) == 0 {
 		policies, where = f.Policies, o.Mix+": policies"
-	} else if len(policies) == 0 {
+	}
+	if len(policies) == 0 {
 		policies = sched.Policies()
 	}
-	for i, name := range policies {
-		wrong := ""
-		switch {
-		case slices.Contains(policies[:i], name):
-			wrong = "is there twice"
-		case !slices.Contains(sched.Policies(), name):
-			wrong = config.Known(name, sched.Policies())
-		}
-		if wrong != "" {
-			return nil, &config.Error{Where: where, Value: name, Reason: wrong}
+	for _, name := range policies {
+		if !slices.Contains(sched.Policies(), name) {
+			return nil, &config.Error{Where: where, Value: name, Reason: config.Known(name, sched.Policies())}
 		}
 		schedule.Policy = name
 		c, err := schedule.Config()

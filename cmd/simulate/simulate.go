@@ -23,31 +23,32 @@ const (
 	Version = 2
 )
 
-// Plan is what to simulate. In a sweep a mix changes by one parameter: its first process is a program
-// that ends, and the sweep measures how long that takes.
+// Header is what a file, a plan and its report say of themselves. In a sweep a mix changes by one
+// parameter: its first process is a program that ends, and the sweep measures how long that takes.
+type Header struct {
+	Name     string        `yaml:"name" json:"name"`
+	About    string        `yaml:"about" json:"about,omitempty"`
+	Duration time.Duration `yaml:"duration" json:"card_ns"` // simulated time of each run; of a sweep: at most
+	Seed     uint64        `yaml:"seed" json:"seed"`
+	Axis     string        `yaml:"axis" json:"axis,omitempty"` // of a sweep
+	At       []float64     `yaml:"at" json:"at,omitempty"`     // what $at in the text stands for
+}
+
+// Plan is what to simulate.
 type Plan struct {
-	Name, About string
-	Mixes       []model.Mix // one, or of a sweep one for each of At
-	Axis        string
-	At          []float64
-	Configs     []sched.Config
-	Duration    time.Duration // of card time; of a sweep: at most, for each run
-	Seed        uint64
-	Progress    func(string) // gets a line every few seconds; nil for none
+	Header
+	Mixes    []model.Mix // one, or of a sweep one for each of At
+	Configs  []sched.Config
+	Progress func(string) // gets a line every few seconds; nil for none
 }
 
 // Report is the result of a plan.
 type Report struct {
-	Schema  string        `json:"schema"`
-	Version int           `json:"version"`
-	Name    string        `json:"name"`
-	About   string        `json:"about,omitempty"`
-	Card    time.Duration `json:"card_ns"` // simulated time of each run; of a sweep: at most
-	Seed    uint64        `json:"seed"`
-	Mix     *model.Mix    `json:"mix,omitempty"`
-	Axis    string        `json:"axis,omitempty"` // of a sweep
-	At      []float64     `json:"at,omitempty"`
-	Runs    []Run         `json:"runs"`
+	Schema  string `json:"schema"`
+	Version int    `json:"version"`
+	Header
+	Mix  *model.Mix `json:"mix,omitempty"` // of a sweep none
+	Runs []Run      `json:"runs"`
 }
 
 // Run is the result of one policy.
@@ -63,7 +64,6 @@ type Run struct {
 	Ledger     []sched.Entry   `json:"ledger,omitempty"`
 	Runtimes   []time.Duration `json:"runtimes_ns,omitempty"` // of a sweep
 	Flatness   float64         `json:"flatness,omitempty"`    // longest runtime less the shortest, by the median
-	Slope      float64         `json:"slope,omitempty"`       // of runtimes by their median, over the whole axis
 }
 
 // Client is the result of one process.
@@ -99,10 +99,10 @@ type simulation struct {
 
 // Simulate runs a plan until it is done or ctx ends.
 func Simulate(ctx context.Context, p *Plan) (*Report, error) {
-	r := &Report{Schema: Schema, Version: Version, Name: p.Name, About: p.About, Card: p.Duration, Seed: p.Seed}
+	r := &Report{Schema: Schema, Version: Version, Header: p.Header}
 	s := &simulation{p, ctx, time.Now()}
 	do := s.sweep
-	if r.Axis, r.At = p.Axis, p.At; p.At == nil {
+	if p.At == nil {
 		r.Mix, do = &p.Mixes[0], s.mix
 	}
 	for _, c := range p.Configs {
@@ -205,20 +205,5 @@ func (s *simulation) sweep(run *Run) error {
 	sorted := slices.Sorted(slices.Values(run.Runtimes))
 	median := float64(sorted[len(sorted)/2])
 	run.Flatness = float64(sorted[len(sorted)-1]-sorted[0]) / median
-	run.Slope = slope(s.At, run.Runtimes, median)
 	return nil
-}
-
-// slope is that of the line of least squares, over the whole axis.
-func slope(at []float64, runtimes []time.Duration, median float64) float64 {
-	n, sx, sy, sxx, sxy := float64(len(at)), 0.0, 0.0, 0.0, 0.0
-	for i, x := range at {
-		y := float64(runtimes[i]) / median
-		sx, sy, sxx, sxy = sx+x, sy+y, sxx+x*x, sxy+x*y
-	}
-	d := n*sxx - sx*sx
-	if d == 0 {
-		return 0
-	}
-	return (n*sxy - sx*sy) / d * (slices.Max(at) - slices.Min(at))
 }

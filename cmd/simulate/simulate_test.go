@@ -72,7 +72,7 @@ guests:
   - name: b
     cap: 1
     processes:
-      - {name: c, load: {busy: 1ms}}
+      - {name: c, cap: 3, load: {busy: 1ms}}
 `)
 	require.NoError(t, err)
 	require.Equal(t, []any{"all of it", "one line", 3 * time.Second, uint64(7)}, []any{p.Name, p.About, p.Duration, p.Seed})
@@ -82,7 +82,7 @@ guests:
 	require.Equal(t, []model.Node{
 		{Name: "a", Weight: 10000, Cap: 500, Priority: 7, Limit: 2 * time.Second, Queued: 9, Count: 2, Merged: true, Load: &throttle.Load{
 			Busy: ms, BusyMost: 2 * ms, Think: 3 * ms, Burst: 4, Ahead: 5, Copies: 6, CopyBusy: 7 * us, Requests: 8, Start: 9 * ms, Stop: 10 * ms, Life: 11 * ms, Alone: 12 * ms}},
-		{Name: "b", Cap: 10, Nodes: []model.Node{{Name: "c", Load: &throttle.Load{Busy: ms}}}},
+		{Name: "b", Cap: 10, Nodes: []model.Node{{Name: "c", Cap: 30, Load: &throttle.Load{Busy: ms}}}},
 	}, p.Mixes[0].Guests)
 }
 
@@ -112,6 +112,8 @@ func TestErrors(t *testing.T) {
 		_, err := (&Options{Guest: []string{text}}).Plan()
 		require.ErrorContains(t, err, want)
 	}
+	_, err := (&Options{Set: []string{"policy=band"}}).Plan()
+	require.ErrorContains(t, err, "--set: policy: band: no parameter; --policy names those to compare")
 	p, err := (&Options{Preset: "base", Policy: []string{"credit"}, Duration: new(time.Second)}).Plan()
 	require.NoError(t, err)
 	_, err = Simulate(t.Context(), p)

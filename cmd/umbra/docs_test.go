@@ -1,15 +1,14 @@
 package main
 
 import (
-	"bytes"
 	"context"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
-	"github.com/alecthomas/kong"
 	"github.com/stretchr/testify/require"
 
 	"github.com/umbra-gpu/umbra/cmd/config"
@@ -97,16 +96,11 @@ func parseLine(text string) error {
 	text, _, _ = strings.Cut(text, " #")
 	text, _, _ = strings.Cut(text, " > ")
 	text = strings.NewReplacer("[", "", "]", "").Replace(text)
-	var cli commands
-	parser, err := kong.New(&cli, kong.Exit(func(int) {}), kong.Writers(new(bytes.Buffer), new(bytes.Buffer)), kong.BindTo(context.Background(), (*context.Context)(nil)))
+	parsed, err := newParser(context.Background(), io.Discard, io.Discard, func(int) {}).Parse(strings.Fields(text))
 	if err != nil {
 		return err
 	}
-	parsed, err := parser.Parse(strings.Fields(text))
-	if err != nil {
-		return err
-	}
-	if s := &cli.Serve; strings.HasPrefix(text, "serve ") && s.File == "" && (len(s.GPU) > 0 || s.Socket != "" || s.Control != "") {
+	if s, ok := parsed.Selected().Target.Addr().Interface().(*serveCmd); ok && s.File == "" && (len(s.GPU) > 0 || s.Socket != "" || s.Control != "") {
 		_, err = s.options(parsed)
 	}
 	return err

@@ -4,8 +4,8 @@
 // Each subcommand is in a file of its own. The command owns no state, and its
 // goroutines have ended when it returns.
 //
-// umbra serve has two goroutines beside those of package serve: one serves the
-// control socket, and one handles SIGUSR1 and SIGHUP.
+// umbra serve has one goroutine beside those of package serve, which handles SIGUSR1
+// and SIGHUP.
 package main
 
 import (

@@ -75,27 +75,26 @@ func modelOf(t *testing.T) *kong.Node {
 // summary is a command line of the command.
 func summary(n *kong.Node) string { return "umbra " + strings.TrimSpace(n.Summary()) }
 
-// flagText is a flag as it is written, and its help.
-func flagText(f *kong.Flag) (text, help string) {
-	text = "--" + f.Name
-	switch {
-	case f.Tag.Negatable != "":
-		text = "--[no-]" + f.Name
-	case !f.IsBool():
-		text += " " + f.FormatPlaceHolder()
+// entriesOf lists the arguments and flags of a command as they are written, with their help, but --help.
+func entriesOf(n *kong.Node) (out [][2]string) {
+	for _, p := range n.Positional {
+		out = append(out, [2]string{p.Summary(), p.Help})
 	}
-	if f.Short != 0 {
-		text = "-" + string(f.Short) + ", " + text
-	}
-	return text, withDefault(f.Value)
-}
-
-// visibleFlags are the flags of a command, without --help.
-func visibleFlags(n *kong.Node) (out []*kong.Flag) {
 	for _, f := range n.Flags {
-		if !f.Hidden && f.Name != "help" {
-			out = append(out, f)
+		if f.Hidden || f.Name == "help" {
+			continue
 		}
+		text := "--" + f.Name
+		switch {
+		case f.Tag.Negatable != "":
+			text = "--[no-]" + f.Name
+		case !f.IsBool():
+			text += " " + f.FormatPlaceHolder()
+		}
+		if f.Short != 0 {
+			text = "-" + string(f.Short) + ", " + text
+		}
+		out = append(out, [2]string{text, withDefault(f.Value)})
 	}
 	return out
 }
@@ -108,16 +107,11 @@ func TestFlagReference(t *testing.T) {
 	b.WriteString("# Commands and flags\n\nEvery command of umbra with its flags. Generated; `umbra COMMAND --help` prints the same.\n")
 	for _, n := range commandsOf(modelOf(t)) {
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n", summary(n), n.Help)
-		if len(visibleFlags(n))+len(n.Positional) == 0 {
-			continue
-		}
-		b.WriteString("\n| flag | meaning |\n|---|---|\n")
-		for _, p := range n.Positional {
-			fmt.Fprintf(&b, "| `%s` | %s |\n", p.Summary(), cell.Replace(p.Help))
-		}
-		for _, f := range visibleFlags(n) {
-			text, help := flagText(f)
-			fmt.Fprintf(&b, "| `%s` | %s |\n", cell.Replace(text), cell.Replace(help))
+		for i, e := range entriesOf(n) {
+			if i == 0 {
+				b.WriteString("\n| flag | meaning |\n|---|---|\n")
+			}
+			fmt.Fprintf(&b, "| `%s` | %s |\n", cell.Replace(e[0]), cell.Replace(e[1]))
 		}
 	}
 	generated(t, "reference/flags.md", b.String())
@@ -178,12 +172,8 @@ func TestManPages(t *testing.T) {
 			if n.Detail != "" {
 				fmt.Fprintf(&b, ".PP\n%s\n", roff.Replace(n.Detail))
 			}
-			for _, p := range n.Positional {
-				fmt.Fprintf(&b, ".TP\n.B %s\n%s\n", roff.Replace(p.Summary()), roff.Replace(p.Help))
-			}
-			for _, f := range visibleFlags(n) {
-				text, help := flagText(f)
-				fmt.Fprintf(&b, ".TP\n.B %s\n%s\n", roff.Replace(text), roff.Replace(help))
+			for _, e := range entriesOf(n) {
+				fmt.Fprintf(&b, ".TP\n.B %s\n%s\n", roff.Replace(e[0]), roff.Replace(e[1]))
 			}
 		}
 		if top == root {

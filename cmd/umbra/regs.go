@@ -49,13 +49,12 @@ func (c *regsCmd) table(ctx context.Context) (api.RegisterTable, error) {
 	if c.Control != "" {
 		return api.NewClient(c.Control).Registers(ctx, c.GPU)
 	}
-	for _, f := range []struct {
-		flag, value string
-		given       bool
-	}{{"--gpu", c.GPU, c.GPU != ""}, {"--touched", "", c.Touched}} {
-		if f.given {
-			return api.RegisterTable{}, &config.Error{Where: f.flag, Value: f.value, Reason: "only a running server has counts; give its control socket with --control"}
-		}
+	const reason = "only a running server has counts; give its control socket with --control"
+	switch {
+	case c.GPU != "":
+		return api.RegisterTable{}, &config.Error{Where: "--gpu", Value: c.GPU, Reason: reason}
+	case c.Touched:
+		return api.RegisterTable{}, &config.Error{Where: "--touched", Reason: reason}
 	}
 	return serve.Registers()
 }

@@ -63,14 +63,14 @@ func simulationText(r *simulate.Report) string {
 	var b strings.Builder
 	b.WriteString(strings.TrimSuffix(r.Name+": "+strings.TrimSpace(r.About), ": ") + "\n")
 	if r.Axis != "" {
-		head := "policy\tflatness\tslope"
+		head := "policy\tflatness"
 		for _, at := range r.At {
 			head += fmt.Sprintf("\t%g", at)
 		}
 		t := newTable(&b, "Runtime of the program by the "+r.Axis, head)
 		for i := range r.Runs {
 			x := &r.Runs[i]
-			row := fmt.Sprintf("%s\t%.2f %%\t%+.3f", x.Policy, 100*x.Flatness, x.Slope)
+			row := fmt.Sprintf("%s\t%.2f %%", x.Policy, 100*x.Flatness)
 			for _, d := range x.Runtimes {
 				row += "\t" + short(d).String()
 			}
@@ -79,7 +79,7 @@ func simulationText(r *simulate.Report) string {
 		t.flush()
 		return b.String() + "\nflatness: longest runtime less the shortest, by the median; 0 is fair\n"
 	}
-	t := newTable(&b, fmt.Sprintf("%v of card time for each policy", r.Card), "policy\terror\tJain\tefficiency\tlag")
+	t := newTable(&b, fmt.Sprintf("%v of card time for each policy", r.Duration), "policy\terror\tJain\tefficiency\tlag")
 	for i := range r.Runs {
 		x := &r.Runs[i]
 		t.row("%s\t%.2f points\t%.4f\t%.2f %%\t%v", x.Policy, 100*x.ShareError, x.Jain, 100*x.Efficiency, short(x.Lag))

@@ -5,17 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"os/signal"
 	"runtime"
 	"syscall"
-	"time"
 
 	"github.com/alecthomas/kong"
 
+	"github.com/umbra-gpu/umbra/cmd/api"
 	"github.com/umbra-gpu/umbra/cmd/config"
-	"github.com/umbra-gpu/umbra/cmd/parts"
 	"github.com/umbra-gpu/umbra/cmd/serve"
+	"github.com/umbra-gpu/umbra/vfiouser"
 )
 
 type serveCmd struct {
@@ -37,42 +38,61 @@ func (serveCmd) Help() string {
 const noFD = -1
 
 func (c *serveCmd) Run(ctx context.Context, parsed *kong.Context, out output) (err error) {
-	opts, err := c.options(parsed)
+	o, err := c.options(parsed)
 	if err != nil {
 		return err
 	}
 	log := slog.New(slog.NewTextHandler(out.stderr, nil))
-	s := &served{
-		cfg: opts, alone: c.FD != noFD || opts.Socket != "", out: stdout{w: out.stdout, json: c.JSON, log: log}, log: log,
-		api: &serve.Control{Version: versionString(), Began: time.Now(), Config: opts, Describe: parts.GPU, Log: log},
-	}
-	defer func() { err = errors.Join(err, s.close()) }()
 	signals := catchSignals()
 	defer signal.Stop(signals)
-	if err := s.resolve(); err != nil {
+	plan, err := serve.NewPlan(o, c.FD != noFD || o.Socket != "", log)
+	if err != nil {
 		return err
 	}
-	if s.plan, err = parts.NewPlan(opts, s.alone, s.log); err != nil {
-		return err
+	var control net.Listener
+	if o.Control != "" {
+		if control, err = api.Listen(o.Control); err != nil {
+			return err
+		}
+		defer control.Close()
 	}
-	// Sockets come before the card, which takes longer to make: a path may be taken.
-	if err := s.listen(c); err != nil {
-		return err
+	var from *serve.Inherited
+	if c.FD != noFD {
+		if from, err = serve.Inherit(c.FD); err != nil {
+			return err
+		}
 	}
 	moreProcessors()
-	if err := s.start(); err != nil {
+	server, err := plan.Start(from)
+	if err != nil {
 		return err
 	}
-	if err := s.announce(); err != nil {
+	defer func() {
+		closed := server.Close()
+		if errors.Is(closed, vfiouser.ErrStuck) {
+			log.Warn("the server ends although a client's thread does not", "error", closed)
+			closed = nil
+		}
+		err = errors.Join(err, closed)
+	}()
+	server.Version = versionString()
+	stdout := &stdout{w: out.stdout, json: c.JSON, log: log}
+	if err := announce(stdout, o, server, plan.Lacks); err != nil {
 		return err
 	}
-	stop := s.handleSignals(signals)
-	err = s.run(ctx)
+	stop := handleSignals(signals, stdout, server)
+	err = server.Run(ctx, control)
 	stop()
-	if errors.Is(err, context.Canceled) {
-		err = nil // a signal is the usual end
+	return errors.Join(err, report(stdout, server))
+}
+
+// report writes the report to the standard output.
+func report(out *stdout, s *serve.Server) error {
+	r, err := s.Report()
+	if err != nil {
+		return err
 	}
-	return errors.Join(err, s.report())
+	return out.write(r, reportText(&r))
 }
 
 // catchSignals starts to catch the signals that do not end the server. SIGPIPE is
@@ -86,7 +106,7 @@ func catchSignals() chan os.Signal {
 
 // handleSignals writes the report at each SIGUSR1 and logs each SIGHUP until stop
 // is called, which waits for a report in progress.
-func (s *served) handleSignals(signals <-chan os.Signal) (stop func()) {
+func handleSignals(signals <-chan os.Signal, out *stdout, s *serve.Server) (stop func()) {
 	end, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -94,9 +114,9 @@ func (s *served) handleSignals(signals <-chan os.Signal) (stop func()) {
 			select {
 			case got := <-signals:
 				if got == syscall.SIGHUP {
-					s.log.Info("SIGHUP ignored, the server goes on; SIGTERM stops it")
-				} else if err := s.report(); err != nil {
-					s.log.Error("cannot write the report", "error", err)
+					out.log.Info("SIGHUP ignored, the server goes on; SIGTERM stops it")
+				} else if err := report(out, s); err != nil {
+					out.log.Error("cannot write the report", "error", err)
 				}
 			case <-end:
 				return
@@ -155,7 +175,7 @@ func (c *serveCmd) oneWay(o *config.Config) error {
 	case c.FD == noFD:
 		by = o.Where("socket")
 	case o.Server.Transport == serve.TransportLibrary:
-		wrong = serve.ErrNoInherited.Error() + "; give --socket, or use the native transport"
+		wrong = "the transport makes its socket itself and cannot use an inherited one; give --socket, or use the native transport"
 	case len(o.GPUs) > 0:
 		wrong = "gives the whole card to one guest; virtual GPUs have sockets of their own"
 	case o.Socket != "":

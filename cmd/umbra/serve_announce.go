@@ -8,25 +8,25 @@ import (
 
 	"github.com/umbra-gpu/umbra/cmd/api"
 	"github.com/umbra-gpu/umbra/cmd/config"
+	"github.com/umbra-gpu/umbra/cmd/serve"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
 
 // announce writes what is served, and how QEMU attaches.
-func (s *served) announce() error {
-	c := s.cfg
-	a := api.Serving{Event: "serving", Control: c.Control, Settings: config.Settings(c), Lacks: s.plan.Lacks, PID: os.Getpid()}
-	if s.at != nil && s.at.path != "" {
-		a.Socket, a.QEMU = s.at.path, qemuArgs(s.at.path)
+func announce(out *stdout, c *config.Config, s *serve.Server, lacks []string) error {
+	a := api.Serving{Event: "serving", Control: c.Control, Settings: config.Settings(c), Lacks: lacks, PID: os.Getpid()}
+	if s.Whole != nil && s.Whole.Config.Socket != "" {
+		a.Socket = s.Whole.Config.Socket
+		a.QEMU = qemuArgs(a.Socket)
 	}
 	for i := range c.GPUs {
 		g := &c.GPUs[i]
 		a.GPUs = append(a.GPUs, api.ServingGPU{Name: g.Name, Socket: g.Socket, Settings: config.Settings(g), QEMU: qemuArgs(g.Socket)})
 	}
-	return s.out.write(a, s.servingText(&a))
+	return out.write(a, servingText(c, &a, s.Whole != nil))
 }
 
-func (s *served) servingText(a *api.Serving) string {
-	c := s.cfg
+func servingText(c *config.Config, a *api.Serving, whole bool) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "GF100 in software (%04x:%v), %v of VRAM, %s\n", gf100.VendorID, c.Card.Device, c.Card.VRAM, interruptsOf(&c.Card.Face))
 	if !c.Card.Engines {
@@ -45,7 +45,7 @@ func (s *served) servingText(a *api.Serving) string {
 		if len(a.GPUs) > 1 {
 			b.WriteString("\nThese are for the first GPU; for another, replace the socket's path.\n")
 		}
-	case s.at == nil:
+	case !whole:
 		fmt.Fprintf(&b, "no virtual GPUs yet; this makes one:\n\n  umbra gpu add --control %s name=a socket=a.sock vram=256MiB\n", c.Control)
 	case a.Socket == "":
 		b.WriteString("serving the client on the inherited descriptor\n")
@@ -55,9 +55,9 @@ func (s *served) servingText(a *api.Serving) string {
 	if c.Control != "" {
 		fmt.Fprintf(&b, "\numbra status, gpu, sched and regs control it with --control %s\n", c.Control)
 	}
-	if len(s.plan.Lacks) > 0 {
+	if len(a.Lacks) > 0 {
 		fmt.Fprintf(&b, "\nServed by %s, which lacks what the native transport has:\n", c.Server.Transport)
-		for _, l := range s.plan.Lacks {
+		for _, l := range a.Lacks {
 			fmt.Fprintf(&b, "  %s\n", l)
 		}
 	}

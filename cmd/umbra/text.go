@@ -199,7 +199,7 @@ func schedulerText(b *strings.Builder, s *api.Scheduler) {
 	}
 	t.flush()
 	listTable(b, "Shares of GPUs", s.Shares)
-	countTable(b, "Events that should not happen", s.Counts)
+	countTable(b, "Events that should not happen", countsOf(s.Counts))
 }
 
 // ledgerText writes the account of the card's time as a tree.

@@ -2,20 +2,19 @@ package main
 
 import (
 	"fmt"
+	"log/slog"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/engine"
-	"github.com/umbra-gpu/umbra/aggregator/passthrough"
 	"github.com/umbra-gpu/umbra/aggregator/sched"
 	"github.com/umbra-gpu/umbra/cmd/api"
 	"github.com/umbra-gpu/umbra/cmd/config"
 	"github.com/umbra-gpu/umbra/cmd/serve"
-	"github.com/umbra-gpu/umbra/vfiouser"
 )
 
 // TestGPUText: counts that are not zero and not usual, times with units, and each reason for inexact windows once.
@@ -76,20 +75,44 @@ func TestStatusFitsTerminal(t *testing.T) {
 	require.Contains(t, strings.Join(lines, "\n"), " 100002 ", "faults")
 }
 
+// TestLedgerText: the account of card time is a tree, and a part is of the line above it.
+func TestLedgerText(t *testing.T) {
+	busy := func(d time.Duration) []api.EngineAccount {
+		return []api.EngineAccount{{Engine: "graphics", Account: sched.Account{Busy: d, Requests: 1}}}
+	}
+	var b strings.Builder
+	ledgerText(&b, &api.LedgerNode{Kind: "card", Name: "card", Engines: busy(4 * time.Second), Children: []api.LedgerNode{
+		{Kind: "guest", Name: "a", Weight: 300, Engines: busy(3 * time.Second), Ended: busy(time.Second), OnCard: 1, Waiting: 2},
+		{Kind: "guest", Name: "b", Weight: 100, Engines: busy(time.Second), Blocked: "quarantined", Waiting: 2},
+	}})
+	require.Equal(t, `
+Card time in detail; a part is of the line above it
+  who          weight  part    graphics  waited  requests  entries  held  overrun  now
+  card                         4s        0s      1         0        0     0s
+    a          300     75.0 %  3s        0s      1         0        0     0s  1 on the card, 2 wait
+      (ended)          33.3 %  1s        0s      1         0        0     0s
+    b          100     25.0 %  1s        0s      1         0        0     0s  quarantined
+`, b.String())
+}
+
 // TestPassThroughCounts: the guest that has the whole card is shown with the card's faults, the
 // programs that it stopped and the bytes that its engines moved, in the status and in the report.
 func TestPassThroughCounts(t *testing.T) {
-	c, err := soft.New(soft.Config{VRAM: 128 << 20})
+	o := config.Default()
+	o.Socket = filepath.Join(t.TempDir(), "card")
+	require.NoError(t, o.Check())
+	plan, err := serve.NewPlan(o, true, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
-	whole, err := serve.NewEndpoint("card", serve.NewPassThrough(c, passthrough.Config{}), serve.Native, vfiouser.Options{})
+	s, err := plan.Start(nil)
 	require.NoError(t, err)
-	s := &serve.Control{Config: config.Default(), Card: c, Whole: whole}
-	defer func() { require.NoError(t, c.Close()) }()
-	stats := c.Stats()
+	defer func() { require.NoError(t, s.Close()) }()
+	stats := s.Card.Stats()
 	stats.MMUFaults.Add(1)
 	stats.PBDMAErrors.Add(2)
 	stats.EngineErrors.Add(4)
 	stats.BARFaults.Add(8)
+	last := "bad barrier"
+	stats.LastProgramFault.Store(&last)
 	stats.ProgramFaults.Add(16)
 	class := engine.Classes()[0].ID
 	stats.Engine.Class(class).Methods.Add(1)

@@ -32,7 +32,7 @@ func (g *Guest) forget() {
 	g.win1, g.win3 = nil, nil
 	g.channels = map[int]*Channel{}
 	g.events = nil
-	g.runlists = [2]*object{}
+	g.runlists = [2]*Buffer{}
 	g.ramHeap = newHeap(0, g.cfg.RAM)
 	if g.event != nil {
 		g.event.Count()
@@ -150,7 +150,7 @@ func (g *Guest) startFIFO() error {
 	g.wr32(pfifoEngEventEn, 1)
 	for i := range g.runlists {
 		var err error
-		if g.runlists[i], err = g.newObject(gf100.Channels * gf100.RunlistEntrySize); err != nil {
+		if g.runlists[i], err = g.newInstance(gf100.Channels * gf100.RunlistEntrySize); err != nil {
 			return err
 		}
 	}

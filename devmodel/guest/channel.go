@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -40,7 +41,7 @@ type Channel struct {
 
 	g     *Guest
 	cfg   ChannelConfig
-	inst  *object
+	inst  *Buffer
 	ring  *Buffer
 	push  *Buffer
 	put   uint32 // GP_PUT
@@ -66,15 +67,11 @@ func (g *Guest) NewChannel(id int, s *Space) (*Channel, error) {
 
 // NewChannelWith is NewChannel with choices.
 func (g *Guest) NewChannelWith(id int, s *Space, cfg ChannelConfig) (*Channel, error) {
-	if id < 0 || id >= channelsOfCard || g.channels[id] != nil {
-		return nil, fmt.Errorf("guest: channel %d cannot be made: it exists, or is not one of 0 to %d", id, channelsOfCard-1)
+	if id < 0 || id >= gf100.Channels || g.channels[id] != nil {
+		return nil, fmt.Errorf("guest: channel %d cannot be made: it exists, or is not one of 0 to %d", id, gf100.Channels-1)
 	}
-	if cfg.RingLog2 == 0 {
-		cfg.RingLog2 = defaultRing
-	}
-	if cfg.Push == 0 {
-		cfg.Push = defaultPush
-	}
+	cfg.RingLog2 = cmp.Or(cfg.RingLog2, defaultRing)
+	cfg.Push = cmp.Or(cfg.Push, defaultPush)
 	ch := &Channel{ID: id, Space: s, g: g, cfg: cfg}
 	if err := ch.build(); err != nil {
 		return nil, fmt.Errorf("guest: channel %d: %w", id, err)
@@ -96,7 +93,7 @@ func (ch *Channel) PushVA() uint64 { return ch.va() + pushAt }
 func (ch *Channel) FenceVA() uint64 { return fencesVA + uint64(ch.ID)*fenceSize }
 
 // Instance returns the VRAM address of the instance block.
-func (ch *Channel) Instance() uint64 { return ch.inst.addr }
+func (ch *Channel) Instance() uint64 { return ch.inst.Addr }
 
 // Ring and PushBuffer are the channel's memory, for tests that write it themselves.
 func (ch *Channel) Ring() *Buffer       { return ch.ring }
@@ -129,14 +126,16 @@ func (ch *Channel) build() error {
 	if err := ch.Space.Map(ch.PushVA(), ch.push, Small); err != nil {
 		return err
 	}
-	if ch.inst, err = g.newObject(gf100.InstanceSize); err != nil {
+	if ch.inst, err = g.newInstance(gf100.InstanceSize); err != nil {
 		return err
 	}
 	block := ch.block()
 	if ch.cfg.Edit != nil {
 		ch.cfg.Edit(block)
 	}
-	ch.g.objectWrite(ch.inst, 0, block)
+	if err := ch.inst.Write(0, block); err != nil {
+		return err
+	}
 	for _, off := range userdWords {
 		g.bus.write(bar1, ch.userd(off), make([]byte, 4))
 	}
@@ -176,7 +175,7 @@ var userdWords = [...]uint64{
 }
 
 func (ch *Channel) userd(off uint64) uint64 {
-	return ch.g.userd.bar1 + uint64(ch.ID)*gf100.USERDSize + off
+	return ch.g.userd.at + uint64(ch.ID)*gf100.USERDSize + off
 }
 
 // Start binds the channel, enables it and puts it into the runlist.
@@ -186,7 +185,7 @@ func (ch *Channel) Start() error {
 	if err := g.poll("the flush of host writes", uflushFlush, flushBusy, 0); err != nil {
 		return err
 	}
-	g.wr32(pccsrInst+uint32(ch.ID)*chanStride, chanBind|uint32(ch.inst.addr>>12))
+	g.wr32(pccsrInst+uint32(ch.ID)*chanStride, chanBind|uint32(ch.inst.Addr>>12))
 	g.wr32(pccsrChannel+uint32(ch.ID)*chanStride, chanOn)
 	ch.on = true
 	return g.commitRunlist()
@@ -197,7 +196,7 @@ func (ch *Channel) Start() error {
 func (g *Guest) commitRunlist() error {
 	var raw []byte
 	n := uint32(0)
-	for id := range channelsOfCard {
+	for id := range gf100.Channels {
 		if ch := g.channels[id]; ch != nil && ch.on {
 			raw = le.AppendUint32(le.AppendUint32(raw, uint32(id)), 4)
 			n++
@@ -205,8 +204,10 @@ func (g *Guest) commitRunlist() error {
 	}
 	g.runlist ^= 1
 	list := g.runlists[g.runlist]
-	g.objectWrite(list, 0, raw)
-	g.wr32(pfifoRunlistBase, uint32(list.addr>>12))
+	if err := list.Write(0, raw); err != nil {
+		return err
+	}
+	g.wr32(pfifoRunlistBase, uint32(list.Addr>>12))
 	g.wr32(pfifoRunlist, runlistCommit|n)
 	return g.poll("the runlist", pfifoRunlistState, runlistBusy, 0)
 }
@@ -242,7 +243,7 @@ func (ch *Channel) Close() error {
 	err := errors.Join(
 		ch.Space.Unmap(ch.RingVA(), ch.ring.Size, Small),
 		ch.Space.Unmap(ch.PushVA(), ch.push.Size, Small))
-	return errors.Join(err, ch.ring.Free(), ch.push.Free(), g.freeObject(ch.inst))
+	return errors.Join(err, ch.ring.Free(), ch.push.Free(), ch.inst.Free())
 }
 
 // Err returns why the GPU stopped the channel, if it did.

@@ -78,20 +78,16 @@ func (g *Guest) wait(f Fence, asleep, event bool) error {
 	}
 }
 
-// FinishByEvent is Finish with WaitEvent.
-func (ch *Channel) FinishByEvent() error {
-	f, err := ch.Fence()
-	if err != nil {
-		return err
-	}
-	return ch.g.WaitEvent(f)
-}
-
 // Finish waits for everything that was submitted so far.
-func (ch *Channel) Finish() error {
+func (ch *Channel) Finish() error { return ch.finish(ch.g.Wait) }
+
+// FinishByEvent is Finish with WaitEvent.
+func (ch *Channel) FinishByEvent() error { return ch.finish(ch.g.WaitEvent) }
+
+func (ch *Channel) finish(wait func(Fence) error) error {
 	f, err := ch.Fence()
 	if err != nil {
 		return err
 	}
-	return ch.g.Wait(f)
+	return wait(f)
 }

@@ -1,12 +1,12 @@
 package guest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"time"
 
-	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/vfiouser"
 	"github.com/umbra-gpu/umbra/vfiouser/client"
 )
@@ -37,26 +37,15 @@ type Config struct {
 	Interrupts Interrupts    // kind of interrupt
 	Map        bool          // map what the device offers of its BARs, as QEMU does; writes wait for their replies then
 	PRAMIN     bool          // reach memory through PRAMIN alone: slow, and a check on the BARs
-	Clear      bool          // also clear memory that was not used since the reset
 	Timeout    time.Duration // for everything that is waited for; 0 means a minute
 	Client     client.Options
 }
 
 func (c Config) withDefaults() Config {
-	if c.RAM == 0 {
-		c.RAM = 16 << 20
-	}
-	c.RAM = pages(c.RAM)
-	if c.RAMPiece == 0 {
-		c.RAMPiece = c.RAM
-	}
-	c.RAMPiece = pages(c.RAMPiece)
-	if c.Width == 0 {
-		c.Width = 8
-	}
-	if c.Timeout == 0 {
-		c.Timeout = time.Minute
-	}
+	c.RAM = pages(cmp.Or(c.RAM, 16<<20))
+	c.RAMPiece = pages(cmp.Or(c.RAMPiece, c.RAM))
+	c.Width = cmp.Or(c.Width, 8)
+	c.Timeout = cmp.Or(c.Timeout, time.Minute)
 	return c
 }
 
@@ -77,7 +66,7 @@ type Guest struct {
 	win1, win3 *window
 	userd      *Buffer
 	fences     *Buffer
-	runlists   [2]*object
+	runlists   [2]*Buffer
 	runlist    int // the one in use
 	channels   map[int]*Channel
 	events     []Event
@@ -214,25 +203,6 @@ func (g *Guest) ResetOnly() error {
 	})
 }
 
-// Shutdown ends channels and switches the device off, as an unloaded driver does.
-// The connection stays.
-func (g *Guest) Shutdown() error {
-	for _, ch := range g.channels {
-		if err := ch.Close(); err != nil {
-			return err
-		}
-	}
-	g.wr32(pmcIntrEn, 0)
-	g.wr32(pmcIntrEn+4, 0)
-	g.wr32(pfifoIntrEn, 0)
-	g.wr32(pfifoEnable, 0)
-	g.wr32(pbusBAR1Block, 0)
-	g.wr32(pbusBAR3Block, 0)
-	g.win1, g.win3 = nil, nil
-	g.command(0)
-	return g.bus.sync()
-}
-
 // Sync sends every write that is still collected.
 func (g *Guest) Sync() error { return g.bus.sync() }
 
@@ -260,11 +230,6 @@ func (g *Guest) mask(reg, clear, set uint32) { g.wr32(reg, g.rd32(reg)&^clear|se
 // poll waits until reg & mask is want.
 func (g *Guest) poll(what string, reg, mask, want uint32) error {
 	return g.pollFor(what, reg, func(v uint32) bool { return v&mask == want })
-}
-
-// pollAny waits until any bit of reg & mask is set.
-func (g *Guest) pollAny(what string, reg, mask uint32) error {
-	return g.pollFor(what, reg, func(v uint32) bool { return v&mask != 0 })
 }
 
 func (g *Guest) pollFor(what string, reg uint32, ok func(uint32) bool) error {
@@ -303,7 +268,7 @@ func (p *pause) next() bool {
 	return true
 }
 
-// rd8 and its kin reach the configuration space.
+// cfgRead reads n bytes of the configuration space.
 func (g *Guest) cfgRead(off uint64, n int) uint32 {
 	var b [4]byte
 	g.bus.read(config, off, b[:n])
@@ -315,6 +280,3 @@ func (g *Guest) cfgWrite(off uint64, v uint32, n int) {
 }
 
 func (g *Guest) command(v uint32) { g.cfgWrite(pciCommand, v, 2) }
-
-// channelsOfCard is how many channels there are.
-const channelsOfCard = gf100.Channels

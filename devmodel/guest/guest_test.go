@@ -11,34 +11,26 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/devmodel/guest"
+	"github.com/umbra-gpu/umbra/shadowpt"
 	"github.com/umbra-gpu/umbra/tests/testserver"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// board is a software card served at a socket.
-type board struct {
-	card   *soft.Card
-	socket string
-}
-
 var ctx = context.Background()
 
-func newBoard(t testing.TB, change ...func(*soft.Config)) *board {
+// newBoard serves a software card and returns its socket.
+func newBoard(t testing.TB) string {
 	t.Helper()
-	cfg := testserver.Config{Card: soft.Config{VRAM: 64 << 20}}
-	for _, f := range change {
-		f(&cfg.Card)
-	}
-	s, err := testserver.New(cfg)
+	s, err := testserver.New(testserver.Config{Card: soft.Config{VRAM: 64 << 20}})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	return &board{s.Card, s.Socket()}
+	return s.Socket()
 }
 
-func (b *board) attach(t testing.TB, cfg guest.Config) *guest.Guest {
+func attach(t testing.TB, cfg guest.Config) *guest.Guest {
 	t.Helper()
-	g, err := guest.Attach(ctx, b.socket, cfg)
+	g, err := guest.Attach(ctx, newBoard(t), cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, g.Close()) })
 	return g
@@ -73,3 +65,72 @@ const (
 	srcVA = 0x1000_0000
 	dstVA = 0x2000_0000
 )
+
+// buffer makes a mapped buffer full of noise.
+func buffer(t testing.TB, g *guest.Guest, s *guest.Space, va, n uint64, ram bool, f guest.Flags) *guest.Buffer {
+	t.Helper()
+	alloc := g.AllocVRAM
+	if ram {
+		alloc = g.AllocRAM
+	}
+	b, err := alloc(n)
+	require.NoError(t, err)
+	require.NoError(t, b.Write(0, noise(va>>12, n)))
+	require.NoError(t, s.Map(va, b, f))
+	return b
+}
+
+// A view with a limit sees the directory only so far.
+func TestViewLimit(t *testing.T) {
+	g := attach(t, guest.Config{})
+	s, ch := channel(t, g, 1)
+	buffer(t, g, s, srcVA, 4096, false, guest.Small)
+	buffer(t, g, s, 0xff_f000_0000, 4096, false, guest.Small)
+	require.NoError(t, ch.Copy(guest.CE0, 0xff_f000_0000, srcVA, 4096))
+	require.NoError(t, ch.Finish())
+	short, err := g.NewChannel(2, s.View(0xff_efff_ffff))
+	require.NoError(t, err)
+	require.NoError(t, short.Copy(guest.CE0, 0xff_f000_0000, srcVA, 4096))
+	var stopped *guest.ChannelError
+	require.ErrorAs(t, short.Finish(), &stopped)
+	require.Equal(t, shadowpt.VMLimitExceeded, stopped.Fault.Reason)
+}
+
+func TestReset(t *testing.T) {
+	for _, irq := range []guest.Interrupts{guest.MSI, guest.INTx, guest.None} {
+		g := attach(t, guest.Config{Interrupts: irq})
+		for range 5 {
+			s, ch := channel(t, g, 1)
+			buffer(t, g, s, srcVA, 4096, true, guest.Small)
+			dst := buffer(t, g, s, dstVA, 4096, false, guest.Small)
+			require.NoError(t, ch.Copy(guest.M2MF, dstVA, srcVA, 4096))
+			require.NoError(t, ch.Finish())
+			require.Equal(t, noise(srcVA>>12, 4096), contents(t, dst))
+			require.NoError(t, ch.Copy(guest.CE0, 0x7000_0000, srcVA, 4096)) // a fault on the way
+			addr := dst.Addr
+			require.NoError(t, g.Reset())
+			got := make([]byte, 4096)
+			require.NoError(t, g.Raw().VRAM(addr, got))
+			require.Equal(t, make([]byte, 4096), got, "a reset leaves nothing in VRAM")
+		}
+	}
+}
+
+// The machine dies in the middle of copies; the next one attaches and works.
+func TestReattach(t *testing.T) {
+	socket := newBoard(t)
+	for range 5 {
+		g, err := guest.Attach(ctx, socket, guest.Config{})
+		require.NoError(t, err)
+		s, ch := channel(t, g, 1)
+		src := buffer(t, g, s, srcVA, 1<<20, true, guest.Small)
+		dst := buffer(t, g, s, dstVA, 1<<20, true, guest.Small)
+		require.NoError(t, ch.Copy(guest.CE0, dstVA, srcVA, 4096))
+		require.NoError(t, ch.Finish())
+		require.Equal(t, src.Data[:4096], dst.Data[:4096])
+		for range 30 {
+			require.NoError(t, ch.Copy(guest.CE1, dstVA, srcVA, 1<<20))
+		}
+		require.NoError(t, g.Close())
+	}
+}

@@ -14,9 +14,8 @@ import (
 
 // Event is something that the device reported, as the driver found it.
 type Event struct {
-	NonStall bool // an engine has a non-stall event
-	Fault    *Fault
-	PBDMA    *PBDMAError
+	Fault *Fault
+	PBDMA *PBDMAError
 }
 
 // Fault is an MMU fault.
@@ -73,25 +72,6 @@ func (g *Guest) look() error {
 		return g.bus.call(func(c *client.Client) error { return c.UnmaskIRQ(vfiouser.IRQINTx, 0, 1) })
 	}
 	return nil
-}
-
-// AwaitInterrupt sleeps until the device's interrupt and serves it. It returns
-// false if none came.
-func (g *Guest) AwaitInterrupt(d time.Duration) (bool, error) {
-	if err := g.bus.sync(); err != nil {
-		return false, err
-	}
-	p := [1]unix.PollFd{{Fd: int32(g.event.FD), Events: unix.POLLIN}}
-	end := time.Now().Add(d)
-	for {
-		n, err := unix.Poll(p[:], max(int(time.Until(end)/time.Millisecond), 0))
-		switch {
-		case n > 0:
-			return true, g.look()
-		case err != unix.EINTR:
-			return false, g.bus.failed()
-		}
-	}
 }
 
 // Events takes what the device reported since the last call.
@@ -175,7 +155,7 @@ func (g *Guest) serviceFaults() (faulted []*Channel) {
 
 func (g *Guest) channelAt(inst uint64) *Channel {
 	for _, ch := range g.channels {
-		if ch.inst.addr == inst {
+		if ch.inst.Addr == inst {
 			return ch
 		}
 	}
@@ -221,10 +201,6 @@ func (g *Guest) serviceEngines() {
 		if units>>e&1 == 0 {
 			continue
 		}
-		stat := g.rd32(pfifoEngStatus + e*engStride)
-		g.wr32(pfifoEngStatus+e*engStride, stat)
-		if stat&1 != 0 {
-			g.report(Event{NonStall: true})
-		}
+		g.wr32(pfifoEngStatus+e*engStride, g.rd32(pfifoEngStatus+e*engStride))
 	}
 }

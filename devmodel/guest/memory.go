@@ -17,7 +17,8 @@ type Buffer struct {
 	Data []byte // of RAM; VRAM has none
 
 	g     *Guest
-	bar1  uint64 // where BAR1 shows it
+	bar   int    // the window of VRAM: BAR1, or BAR3 for what the GPU itself reads to find the rest
+	at    uint64 // where the window shows it
 	shown bool
 }
 
@@ -37,13 +38,33 @@ func (g *Guest) allocVRAM(n, align uint64, top bool) (*Buffer, error) {
 	if !ok || n == 0 {
 		return nil, fmt.Errorf("guest: no room for %d bytes in %d MiB of VRAM", n, g.vramSize>>20)
 	}
-	b := &Buffer{Addr: addr, Size: n, g: g}
-	if g.cfg.Clear || !fresh {
-		if err := b.Write(0, make([]byte, n)); err != nil {
+	b := &Buffer{Addr: addr, Size: n, g: g, bar: bar1}
+	return b, b.clear(fresh)
+}
+
+// newInstance takes n bytes of instance memory, cleared. BAR3 shows it from the start, once there
+// is a BAR3: the tables of the windows themselves are never shown.
+func (g *Guest) newInstance(n uint64) (*Buffer, error) {
+	n = pages(n)
+	addr, fresh, ok := g.vram.alloc(n, pageSize, true)
+	if !ok {
+		return nil, fmt.Errorf("guest: no room for %d bytes of instance memory in %d MiB of VRAM", n, g.vramSize>>20)
+	}
+	b := &Buffer{Addr: addr, Size: n, g: g, bar: bar3}
+	if !g.viaPRAMIN() {
+		if err := b.show(); err != nil {
 			return nil, err
 		}
 	}
-	return b, nil
+	return b, b.clear(fresh)
+}
+
+// clear clears VRAM that is not fresh: a reset has cleared the rest.
+func (b *Buffer) clear(fresh bool) error {
+	if fresh {
+		return nil
+	}
+	return b.Write(0, make([]byte, b.Size))
 }
 
 // AllocRAM takes n bytes of the guest's RAM, cleared.
@@ -64,62 +85,86 @@ func (b *Buffer) Free() error {
 		b.g.ramHeap.release(b.Addr-b.g.cfg.RAMBase, b.Size)
 		return nil
 	}
-	if err := b.Hide(); err != nil {
-		return err
+	if b.shown {
+		b.shown = false
+		if err := b.window().hide(b.at, b.Size); err != nil {
+			return err
+		}
 	}
 	b.g.vram.release(b.Addr, b.Size)
 	return nil
 }
 
-func (b *Buffer) check(off uint64, n int) error {
-	if off > b.Size || uint64(n) > b.Size-off {
-		return fmt.Errorf("guest: %d bytes at %#x of a buffer of %d", n, off, b.Size)
-	}
-	return nil
-}
-
-// Write stores p at off: in RAM directly, in VRAM through BAR1.
+// Write stores p at off: in RAM directly, in VRAM through a window.
 func (b *Buffer) Write(off uint64, p []byte) error {
-	if err := b.check(off, len(p)); err != nil {
+	pramin, err := b.access(off, len(p))
+	switch {
+	case err != nil:
 		return err
-	}
-	if b.RAM {
+	case b.RAM:
 		copy(b.Data[off:], p)
 		return nil
-	}
-	if b.g.viaPRAMIN() {
+	case pramin:
 		b.g.praminWrite(b.Addr+off, p)
-		return b.g.bus.failed()
+	default:
+		b.g.bus.write(b.bar, b.at+off, p)
 	}
-	if err := b.show(); err != nil {
-		return err
-	}
-	b.g.bus.write(bar1, b.bar1+off, p)
 	return b.g.bus.failed()
 }
 
 // Read fills p from off, after everything written before.
 func (b *Buffer) Read(off uint64, p []byte) error {
-	if err := b.check(off, len(p)); err != nil {
+	pramin, err := b.access(off, len(p))
+	switch {
+	case err != nil:
 		return err
-	}
-	if b.RAM {
+	case b.RAM:
 		copy(p, b.Data[off:])
 		return nil
-	}
-	if b.g.viaPRAMIN() {
+	case pramin:
 		b.g.praminRead(b.Addr+off, p)
-		return b.g.bus.failed()
+	default:
+		b.g.bus.read(b.bar, b.at+off, p)
 	}
-	if err := b.show(); err != nil {
-		return err
-	}
-	b.g.bus.read(bar1, b.bar1+off, p)
 	return b.g.bus.failed()
 }
 
+// access prepares an access of n bytes at off, and reports whether it goes through PRAMIN. VRAM is
+// shown in BAR1 when it is first accessed.
+func (b *Buffer) access(off uint64, n int) (pramin bool, err error) {
+	if off > b.Size || uint64(n) > b.Size-off {
+		return false, fmt.Errorf("guest: %d bytes at %#x of a buffer of %d", n, off, b.Size)
+	}
+	if b.RAM || b.g.viaPRAMIN() {
+		return true, nil
+	}
+	if b.bar == bar1 {
+		err = b.show()
+	}
+	return !b.shown, err
+}
+
+func (b *Buffer) window() *window {
+	if b.bar == bar3 {
+		return b.g.win3
+	}
+	return b.g.win1
+}
+
+func (b *Buffer) show() (err error) {
+	if b.shown {
+		return nil
+	}
+	b.at, err = b.window().show(b.Addr, b.Size)
+	b.shown = err == nil
+	return err
+}
+
 // BAR1 maps the buffer in BAR1 and returns its offset there.
-func (b *Buffer) BAR1() (uint64, error) { return b.bar1, b.show() }
+func (b *Buffer) BAR1() (uint64, error) {
+	err := b.show()
+	return b.at, err
+}
 
 // BAR3 maps the buffer in BAR3, where drivers have their instance memory, as well, and
 // returns its offset there and what takes it away again. A driver that reaches memory
@@ -130,82 +175,6 @@ func (b *Buffer) BAR3() (off uint64, hide func() error, err error) {
 	}
 	off, err = b.g.win3.show(b.Addr, b.Size)
 	return off, func() error { return b.g.win3.hide(off, b.Size) }, err
-}
-
-func (b *Buffer) show() (err error) {
-	if b.shown {
-		return nil
-	}
-	b.bar1, err = b.g.win1.show(b.Addr, b.Size)
-	b.shown = err == nil
-	return err
-}
-
-// Hide takes the buffer out of BAR1, until it is read or written again.
-func (b *Buffer) Hide() error {
-	if !b.shown {
-		return nil
-	}
-	b.shown = false
-	return b.g.win1.hide(b.bar1, b.Size)
-}
-
-// object is instance memory: what the GPU itself reads to find everything else.
-type object struct {
-	addr, size uint64
-	bar3       uint64
-	shown      bool
-}
-
-// newObject takes n bytes of instance memory, cleared.
-func (g *Guest) newObject(n uint64) (*object, error) {
-	n = pages(n)
-	addr, fresh, ok := g.vram.alloc(n, pageSize, true)
-	if !ok {
-		return nil, fmt.Errorf("guest: no room for %d bytes of instance memory in %d MiB of VRAM", n, g.vramSize>>20)
-	}
-	o := &object{addr: addr, size: n}
-	if !g.viaPRAMIN() && g.win3 != nil {
-		var err error
-		if o.bar3, err = g.win3.show(addr, n); err != nil {
-			return nil, err
-		}
-		o.shown = true
-	}
-	if g.cfg.Clear || !fresh {
-		g.objectWrite(o, 0, make([]byte, n))
-	}
-	return o, nil
-}
-
-func (g *Guest) freeObject(o *object) error {
-	if o == nil {
-		return nil
-	}
-	if o.shown {
-		o.shown = false
-		if err := g.win3.hide(o.bar3, o.size); err != nil {
-			return err
-		}
-	}
-	g.vram.release(o.addr, o.size)
-	return nil
-}
-
-func (g *Guest) objectWrite(o *object, off uint64, p []byte) {
-	if o.shown {
-		g.bus.write(bar3, o.bar3+off, p)
-		return
-	}
-	g.praminWrite(o.addr+off, p)
-}
-
-func (g *Guest) objectRead(o *object, off uint64, p []byte) {
-	if o.shown {
-		g.bus.read(bar3, o.bar3+off, p)
-		return
-	}
-	g.praminRead(o.addr+off, p)
 }
 
 // viaPRAMIN reports whether memory is reached through PRAMIN alone.
@@ -235,47 +204,3 @@ func (g *Guest) praminMove(addr uint64, n int) (uint64, int) {
 	in := addr - base
 	return pramin + in, int(min(uint64(n), praminSize-in))
 }
-
-// Instance is instance memory of the driver's own: VRAM that it reaches through
-// BAR3, as nouveau does with what it saves when it suspends.
-type Instance struct {
-	g *Guest
-	o *object
-}
-
-// NewInstance takes n bytes of instance memory, cleared.
-func (g *Guest) NewInstance(n uint64) (*Instance, error) {
-	o, err := g.newObject(n)
-	if err != nil {
-		return nil, err
-	}
-	return &Instance{g, o}, g.bus.failed()
-}
-
-func (i *Instance) check(off uint64, n int) error {
-	if off > i.o.size || uint64(n) > i.o.size-off {
-		return fmt.Errorf("guest: %d bytes at %#x of %d bytes of instance memory", n, off, i.o.size)
-	}
-	return nil
-}
-
-// Write stores p at off.
-func (i *Instance) Write(off uint64, p []byte) error {
-	if err := i.check(off, len(p)); err != nil {
-		return err
-	}
-	i.g.objectWrite(i.o, off, p)
-	return i.g.bus.failed()
-}
-
-// Read fills p from off, after everything written before.
-func (i *Instance) Read(off uint64, p []byte) error {
-	if err := i.check(off, len(p)); err != nil {
-		return err
-	}
-	i.g.objectRead(i.o, off, p)
-	return i.g.bus.failed()
-}
-
-// BAR3 returns where BAR3 shows the memory.
-func (i *Instance) BAR3() uint64 { return i.o.bar3 }

@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/umbra-gpu/umbra/mmio/gf100"
@@ -22,7 +23,7 @@ const (
 // Space is a GPU address space: a directory and its tables in VRAM.
 type Space struct {
 	g      *Guest
-	dir    *object
+	dir    *Buffer
 	limit  uint64
 	tables map[uint64]*tables // by directory entry
 	shared bool               // the directory is another Space's
@@ -30,7 +31,7 @@ type Space struct {
 	fixed  map[uint64]bool    // the driver's own mappings, by VA
 }
 
-type tables struct{ big, small *object }
+type tables struct{ big, small *Buffer }
 
 const userLimit = shadowpt.VASize - 1
 
@@ -38,7 +39,7 @@ const userLimit = shadowpt.VASize - 1
 func (g *Guest) NewSpace() (*Space, error) { return g.newSpace(userLimit) }
 
 func (g *Guest) newSpace(limit uint64) (*Space, error) {
-	dir, err := g.newObject(shadowpt.DirSize)
+	dir, err := g.newInstance(shadowpt.DirSize)
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +53,7 @@ func (s *Space) View(limit uint64) *Space {
 }
 
 // Directory returns the VRAM address of the directory.
-func (s *Space) Directory() uint64 { return s.dir.addr }
+func (s *Space) Directory() uint64 { return s.dir.Addr }
 
 // Table returns the VRAM addresses of the tables that cover va, 0 for none.
 func (s *Space) Table(va uint64) (big, small uint64) {
@@ -61,10 +62,10 @@ func (s *Space) Table(va uint64) (big, small uint64) {
 		return 0, 0
 	}
 	if t.big != nil {
-		big = t.big.addr
+		big = t.big.Addr
 	}
 	if t.small != nil {
-		small = t.small.addr
+		small = t.small.Addr
 	}
 	return big, small
 }
@@ -144,14 +145,16 @@ func (s *Space) Put(va, n uint64, big bool, entry func(i uint64) uint64) error {
 		for k := range run {
 			raw = le.AppendUint64(raw, entry(i+k))
 		}
-		s.g.objectWrite(o, slot*8, raw)
+		if err := o.Write(slot*8, raw); err != nil {
+			return err
+		}
 		i += run
 	}
 	return s.g.bus.failed()
 }
 
 // table returns a table of directory entry d, made if it is not there.
-func (s *Space) table(d uint64, big bool) (*object, error) {
+func (s *Space) table(d uint64, big bool) (*Buffer, error) {
 	t := s.tables[d]
 	if t == nil {
 		t = &tables{}
@@ -162,12 +165,12 @@ func (s *Space) table(d uint64, big bool) (*object, error) {
 		o, size = &t.big, shadowpt.BigTableSize
 	}
 	if *o == nil {
-		made, err := s.g.newObject(size)
+		made, err := s.g.newInstance(size)
 		if err != nil {
 			return nil, err
 		}
 		*o = made
-		s.PutPDE(d, t.pde())
+		return made, s.dir.Write(d*8, le.AppendUint64(nil, t.pde()))
 	}
 	return *o, nil
 }
@@ -175,34 +178,33 @@ func (s *Space) table(d uint64, big bool) (*object, error) {
 func (t *tables) pde() uint64 {
 	var p shadowpt.PDE
 	if t.big != nil {
-		p.Big = shadowpt.Table{Present: true, Addr: t.big.addr}
+		p.Big = shadowpt.Table{Present: true, Addr: t.big.Addr}
 	}
 	if t.small != nil {
-		p.Small = shadowpt.Table{Present: true, Addr: t.small.addr}
+		p.Small = shadowpt.Table{Present: true, Addr: t.small.Addr}
 	}
 	return p.Encode()
 }
 
-// PutPDE writes any directory entry, without an invalidate.
-func (s *Space) PutPDE(d, pde uint64) { s.g.objectWrite(s.dir, d*8, le.AppendUint64(nil, pde)) }
-
 // PDE reads a directory entry back.
 func (s *Space) PDE(d uint64) uint64 {
 	var b [8]byte
-	s.g.objectRead(s.dir, d*8, b[:])
+	if s.dir.Read(d*8, b[:]) != nil {
+		return 0
+	}
 	return le.Uint64(b[:])
 }
 
 // Invalidate ends a change of tables: the writes land, then the GPU drops cached
 // translations of this directory.
-func (s *Space) Invalidate() error { return s.g.invalidate(s.dir.addr) }
+func (s *Space) Invalidate() error { return s.g.invalidate(s.dir.Addr) }
 
 func (g *Guest) invalidate(dir uint64) error {
 	g.wr32(uflushFlush, flushStart)
 	if err := g.poll("the flush of host writes", uflushFlush, flushBusy, 0); err != nil {
 		return err
 	}
-	if err := g.pollAny("room for an invalidate", mmuCtrl, mmuSpace); err != nil {
+	if err := g.pollFor("room for an invalidate", mmuCtrl, func(v uint32) bool { return v&mmuSpace != 0 }); err != nil {
 		return err
 	}
 	g.wr32(mmuPDB, uint32(dir>>12<<4))
@@ -216,20 +218,23 @@ func (s *Space) Free() error {
 		return nil
 	}
 	for _, t := range s.tables {
-		for _, o := range []*object{t.big, t.small} {
-			if err := s.g.freeObject(o); err != nil {
+		for _, o := range []*Buffer{t.big, t.small} {
+			if o == nil {
+				continue
+			}
+			if err := o.Free(); err != nil {
 				return err
 			}
 		}
 	}
 	s.tables = nil
-	return s.g.freeObject(s.dir)
+	return s.dir.Free()
 }
 
 // describe writes the space to an instance block.
 func (s *Space) describe(block []byte) {
-	gf100.InstPDBLo.Put(block, uint32(s.dir.addr>>12))
-	gf100.InstPDBHi.Put(block, uint32(s.dir.addr>>32))
+	gf100.InstPDBLo.Put(block, uint32(s.dir.Addr>>12))
+	gf100.InstPDBHi.Put(block, uint32(s.dir.Addr>>32))
 	gf100.InstLimitLo.Put(block, uint32(s.limit>>12))
 	gf100.InstLimitHi.Put(block, uint32(s.limit>>32))
 	// The low bits of the limit are all ones, as drivers write it.
@@ -240,7 +245,7 @@ func (s *Space) describe(block []byte) {
 type window struct {
 	g     *Guest
 	space *Space
-	inst  *object
+	inst  *Buffer
 	va    *heap
 }
 
@@ -250,7 +255,7 @@ func (g *Guest) newWindow(size uint64, block uint32) (*window, error) {
 	if err != nil {
 		return nil, err
 	}
-	inst, err := g.newObject(gf100.InstanceSize)
+	inst, err := g.newInstance(gf100.InstanceSize)
 	if err != nil {
 		return nil, err
 	}
@@ -263,11 +268,11 @@ func (g *Guest) newWindow(size uint64, block uint32) (*window, error) {
 	}
 	raw := make([]byte, gf100.InstanceSize)
 	s.describe(raw)
-	g.objectWrite(inst, uint64(gf100.InstPDBLo.Offset), raw[gf100.InstPDBLo.Offset:][:16])
-	if err := s.Invalidate(); err != nil {
+	at := uint64(gf100.InstPDBLo.Offset)
+	if err := errors.Join(inst.Write(at, raw[at:][:16]), s.Invalidate()); err != nil {
 		return nil, err
 	}
-	g.wr32(block, blockOn|uint32(inst.addr>>12))
+	g.wr32(block, blockOn|uint32(inst.Addr>>12))
 	return &window{g: g, space: s, inst: inst, va: newHeap(0, size)}, g.bus.failed()
 }
 

@@ -71,7 +71,7 @@ type Pin struct{ reported Line }
 // Settle recomputes the interrupt tree, with PFIFO's own level. It returns the line, and
 // whether it differs from the one last reported.
 func (p *Pin) Settle(f *Face, c *ConfigSpace, fifo bool) (l Line, changed bool) {
-	f.SetSource(SourcePFIFO, fifo)
+	f.tree.fifo = fifo
 	l.Level, l.Edge = f.Settle()
 	l.MSI, l.Disabled = c.MSIEnabled(), c.INTxDisabled()
 	if !l.Edge && l == p.reported {

@@ -2,7 +2,6 @@ package gf100
 
 import (
 	"cmp"
-	"encoding/binary"
 	"fmt"
 	"math/bits"
 
@@ -31,10 +30,9 @@ const configSize = 0x1000
 // ConfigOptions choose what the PCI function offers. Sizes are in bytes; zero
 // means the default.
 type ConfigOptions struct {
-	BAR1   uint64 // VRAM aperture, a power of two, 1 MiB or more; default 128 MiB
-	BAR3   uint64 // instance memory aperture, likewise; default 64 MiB
-	NoMSI  bool   // no MSI capability: interrupts are INTx
-	NoPCIe bool   // no PCI Express capability: a conventional PCI function
+	BAR1  uint64 // VRAM aperture, a power of two, 1 MiB or more; default 128 MiB
+	BAR3  uint64 // instance memory aperture, likewise; default 64 MiB
+	NoMSI bool   // no MSI capability: interrupts are INTx
 
 	Device          uint16 // of VendorID; default DeviceID
 	SubsystemVendor uint16 // default SubsystemVendorID
@@ -44,9 +42,9 @@ type ConfigOptions struct {
 // ConfigSpace is the PCI configuration space of one function. The same bytes
 // appear in BAR0 at 088000. It is guarded by the lock of its owner's space.
 type ConfigSpace struct {
-	opts  ConfigOptions
-	space *mmio.Space
-	bars  [6]uint64
+	*mmio.Space
+	opts ConfigOptions
+	bars [6]uint64
 
 	command, status, msi mmio.Cell
 }
@@ -75,12 +73,8 @@ var barRows = [6]barRow{
 
 // NewConfigSpace builds the configuration space.
 func NewConfigSpace(opts ConfigOptions) (*ConfigSpace, error) {
-	if opts.BAR1 == 0 {
-		opts.BAR1 = 128 << 20
-	}
-	if opts.BAR3 == 0 {
-		opts.BAR3 = 64 << 20
-	}
+	opts.BAR1 = cmp.Or(opts.BAR1, 128<<20)
+	opts.BAR3 = cmp.Or(opts.BAR3, 64<<20)
 	opts.Device = cmp.Or(opts.Device, DeviceID)
 	opts.SubsystemVendor = cmp.Or(opts.SubsystemVendor, SubsystemVendorID)
 	opts.Subsystem = cmp.Or(opts.Subsystem, SubsystemID)
@@ -98,7 +92,7 @@ func NewConfigSpace(opts ConfigOptions) (*ConfigSpace, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.space = s
+	c.Space = s
 	c.command, c.status = s.Cell("NV_XVE_DEV_CTRL", 0), s.Cell("NV_XVE_DEV_STATUS", 0)
 	if !opts.NoMSI {
 		c.msi = s.Cell("NV_XVE_MSI_CTRL", 0)
@@ -146,18 +140,13 @@ func (c *ConfigSpace) rows() []mmio.Reg {
 	for i, row := range barRows {
 		rows = append(rows, c.barReg(i, row))
 	}
-	next := uint32(0)
-	if c.opts.NoPCIe {
-		rows = append(rows, mmio.Reg{Name: "NV_XVE_RESERVED_78", Offset: capPCIe, Rep: []mmio.Dim{{Count: 15, Stride: 4}}, Access: mmio.RO})
-	} else {
-		rows = append(rows, pcieRows()...)
-		next = capPCIe
-	}
+	rows = append(rows, pcieRows()...)
+	next := uint32(capMSI)
 	if c.opts.NoMSI {
+		next = capPCIe
 		rows = append(rows, mmio.Reg{Name: "NV_XVE_RESERVED_68", Offset: capMSI, Rep: []mmio.Dim{{Count: 4, Stride: 4}}, Access: mmio.RO})
 	} else {
-		rows = append(rows, msiRows(next)...)
-		next = capMSI
+		rows = append(rows, msiRows()...)
 	}
 	return append(rows, pmRows(next)...)
 }
@@ -198,9 +187,9 @@ func pmRows(next uint32) []mmio.Reg {
 	}
 }
 
-func msiRows(next uint32) []mmio.Reg {
+func msiRows() []mmio.Reg {
 	return []mmio.Reg{
-		{Name: "NV_XVE_MSI_CTRL", Offset: capMSI, Reset: 1<<23 | next<<8 | 0x05, Access: mmio.RO, Fields: []mmio.Field{
+		{Name: "NV_XVE_MSI_CTRL", Offset: capMSI, Reset: 1<<23 | capPCIe<<8 | 0x05, Access: mmio.RO, Fields: []mmio.Field{
 			{Name: "ENABLE", Hi: 16, Lo: 16}, {Name: "MULTIPLE_MESSAGE_ENABLE", Hi: 22, Lo: 20},
 		}},
 		{Name: "NV_XVE_MSI_LOW_ADDR", Offset: capMSI + 4, Access: mmio.RO, Fields: []mmio.Field{{Name: "ADDR", Hi: 31, Lo: 2}}},
@@ -234,24 +223,6 @@ func pcieRows() []mmio.Reg {
 	}
 }
 
-// Size returns how many bytes of configuration space the function shows: 4096,
-// or 256 without PCI Express.
-func (c *ConfigSpace) Size() int {
-	if c.opts.NoPCIe {
-		return 256
-	}
-	return configSize
-}
-
-// Read fills p from offset off. Bytes beyond the space read as zero.
-func (c *ConfigSpace) Read(off uint32, p []byte) { c.space.Read(off, p) }
-
-// Write stores what the registers let be written.
-func (c *ConfigSpace) Write(off uint32, p []byte) { c.space.Write(off, p) }
-
-// Reset is a function level or bus reset.
-func (c *ConfigSpace) Reset() { c.space.Reset() }
-
 // MSIEnabled reports whether interrupts are messages.
 func (c *ConfigSpace) MSIEnabled() bool { return !c.opts.NoMSI && c.msi.Get()&msiEnable != 0 }
 
@@ -268,17 +239,6 @@ func (c *ConfigSpace) SetINTx(pending bool) {
 	}
 }
 
-// Missed counts the accesses that the space's rows did not cover, through
-// configuration cycles and through BAR0.
-func (c *ConfigSpace) Missed() mmio.Missed { return c.space.Missed() }
-
-// State returns the space's content, and SetState takes it over, as those of
-// mmio.Space do.
-func (c *ConfigSpace) State() mmio.State { return c.space.State() }
-
-// SetState takes a content over.
-func (c *ConfigSpace) SetState(st mmio.State) error { return c.space.SetState(st) }
-
 // BARSize returns the size in bytes of the BAR that starts at BAR register i (0
 // to 5), or zero if none starts there.
 func (c *ConfigSpace) BARSize(i int) uint64 {
@@ -287,12 +247,3 @@ func (c *ConfigSpace) BARSize(i int) uint64 {
 	}
 	return c.bars[i]
 }
-
-// Word returns the dword at off, for decoding and tests.
-func (c *ConfigSpace) Word(off uint32) uint32 {
-	var b [4]byte
-	c.Read(off, b[:])
-	return binary.LittleEndian.Uint32(b[:])
-}
-
-func (c *ConfigSpace) window() mmio.Window { return mmio.Window{Read: c.Read, Write: c.Write} }

@@ -28,14 +28,6 @@ type FaceConfig struct {
 	Clock func() uint64
 	// Temperature returns the sensor's reading in degrees Celsius; default 45.
 	Temperature func() int
-	// NoSensor is the fuse of a chip without a calibrated temperature sensor: a driver then
-	// has no temperature.
-	NoSensor bool
-	// Display leaves the display engine in, without any connector.
-	Display bool
-	// ContextSize is the size in bytes of a graphics context image, a multiple
-	// of 256; default 8192.
-	ContextSize uint32
 }
 
 // goodTPCs are the sums of TPCs that nouveau has a table for.
@@ -63,12 +55,6 @@ func (c *FaceConfig) complete() error {
 	}
 	if !slices.Contains(goodTPCs, sum) {
 		return fmt.Errorf("gf100: %d TPCs %v: drivers know no chip with that many; their sum must be one of %v", sum, c.TPCs, goodTPCs)
-	}
-	if c.ContextSize == 0 {
-		c.ContextSize = 0x2000
-	}
-	if c.ContextSize%256 != 0 {
-		return fmt.Errorf("gf100: context image of %d bytes: need a multiple of 256", c.ContextSize)
 	}
 	if len(c.ROM) > promSize {
 		return fmt.Errorf("gf100: ROM of %d bytes: the window holds %d", len(c.ROM), promSize)
@@ -135,7 +121,6 @@ func Apertures() []mmio.Aperture {
 type unit interface {
 	bind(b *mmio.Bindings)
 	attach(s *mmio.Space)
-	reset()
 }
 
 // Face implements the units with private state: everything in BAR0 except channels, address
@@ -143,14 +128,15 @@ type unit interface {
 // space's owner.
 type Face struct {
 	cfg   FaceConfig
-	fbps  int
+	fbps  int    // framebuffer partitions
+	mib   uint32 // of memory in each
 	timer ptimer
 	tree  tree
 	fecs  *fecsUnit
 	graph *pgraphUnit
 	pmu   *pmuUnit
 	ces   *pceUnit
-	video *pvdecUnit
+	video []*falcon
 	vga   *prmioUnit
 	units []unit
 
@@ -173,22 +159,21 @@ func NewFace(cfg FaceConfig) (*Face, error) {
 		return nil, err
 	}
 	f := &Face{cfg: cfg}
-	var mib uint32
-	f.fbps, mib = partitions(cfg.VRAM)
+	f.fbps, f.mib = partitions(cfg.VRAM)
 	f.timer.clock = cfg.Clock
-	f.fecs = newFECS(&f.cfg, f.fbps)
+	f.fecs = newFECS(len(cfg.TPCs))
 	f.graph = &pgraphUnit{face: f}
-	f.pmu, f.ces, f.video, f.vga = newPMU(), newPCE(), newPVDEC(), &prmioUnit{}
-	f.units = []unit{
-		&f.timer, &punitsUnit{&f.cfg, f.fbps}, &pbfbUnit{&f.cfg, f.fbps, mib},
-		f.pmu, f.ces, f.video, f.fecs, f.graph, &pthermUnit{&f.cfg}, pclockUnit{}, f.vga,
+	f.pmu, f.ces, f.vga = newPMU(), newPCE(), &prmioUnit{}
+	for _, v := range videoViews {
+		f.video = append(f.video, newFalcon(v.spec))
 	}
+	f.units = []unit{&f.timer, f.pmu, f.ces, f.fecs, f.graph, f.vga}
 	f.resets = []unitReset{
 		{enablePCE0, f.ces.falcons[0].reset}, {enablePCE1, f.ces.falcons[1].reset},
 		{enablePGRAPH, f.fecs.stop}, {enablePGRAPH, f.graph.stop}, {enablePMU, f.pmu.stop},
 	}
 	f.tree.falcons = []falconSource{
-		{SourcePMU, f.pmu.falcon}, {SourceCE0, f.ces.falcons[0]}, {SourceCE1, f.ces.falcons[1]},
+		{intrPMU, f.pmu.falcon}, {intrCE0, f.ces.falcons[0]}, {intrCE1, f.ces.falcons[1]},
 	}
 	return f, nil
 }
@@ -197,12 +182,16 @@ func NewFace(cfg FaceConfig) (*Face, error) {
 // windows PROM and PPCI.
 func (f *Face) Bind(b *mmio.Bindings) {
 	f.tree.bind(b, f)
+	f.bindBoard(b)
 	for _, u := range f.units {
 		u.bind(b)
 	}
+	for i := range videoViews {
+		videoViews[i].bind(b, f.video[i:i+1])
+	}
 	b.OnWrite("NV_PMC_ENABLE", func(_ int, w mmio.Write) { f.disable(w.Old &^ w.New) })
 	b.OnWindow("PROM", promWindow(f.cfg.ROM))
-	b.OnWindow("PPCI", f.cfg.Config.window())
+	b.OnWindow("PPCI", mmio.Window{Read: f.cfg.Config.Read, Write: f.cfg.Config.Write})
 }
 
 // Attach resolves the registers of the built space. It must be called once,
@@ -219,8 +208,10 @@ func (f *Face) Attach(s *mmio.Space) {
 // first. The configuration space is not touched: PCI resets it on its own terms.
 func (f *Face) Reset() {
 	f.tree.reset()
-	for _, u := range f.units {
-		u.reset()
+	f.timer.reset()
+	f.vga.crtc = [256]byte{}
+	for _, c := range f.falcons() {
+		c.power()
 	}
 }
 
@@ -234,9 +225,6 @@ func (f *Face) disable(bits uint32) {
 		f.onReset(bits)
 	}
 }
-
-// SetSource reports the level of a source whose unit belongs to the owner.
-func (f *Face) SetSource(src Source, level bool) { f.tree.set(src, level) }
 
 // Settle recomputes the interrupt tree. level is the line towards the host; edge means that
 // a message is due: the line rose since the last call, or the driver re-enabled interrupts

@@ -2,7 +2,6 @@ package gf100
 
 import (
 	"encoding/binary"
-	"regexp"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -57,16 +56,6 @@ func bindOwner(bind *mmio.Bindings) {
 	bind.OnWindow("PRAMIN", mmio.Window{Read: func(uint32, []byte) {}, Write: func(uint32, []byte) {}})
 }
 
-func TestRowNames(t *testing.T) {
-	good := regexp.MustCompile(`^NV_[A-Z0-9_]+$`)
-	for _, blk := range Blocks() {
-		require.NotEmpty(t, blk.Source, blk.Name)
-		for _, r := range blk.Regs {
-			require.Regexp(t, good, r.Name)
-		}
-	}
-}
-
 func TestConstants(t *testing.T) {
 	for _, c := range []struct {
 		cfg  FaceConfig
@@ -85,8 +74,6 @@ func TestConstants(t *testing.T) {
 		{FaceConfig{TPCs: []int{4, 3}}, map[uint32]uint32{ // the fuse masks say the same as the counts
 			0x22504: 0b1100, 0x22508: 0b0000, 0x2250c: 0b1000, 0x409604: 0x00040002, 0x512608: 0,
 		}},
-		{FaceConfig{Display: true}, map[uint32]uint32{0x22500: 0, 0x614004: 0}},
-		{FaceConfig{NoSensor: true}, map[uint32]uint32{0x212a8: 0}},
 	} {
 		b := newBench(t, c.cfg)
 		for off, want := range c.want {
@@ -98,15 +85,14 @@ func TestConstants(t *testing.T) {
 func TestFaceConfigRefused(t *testing.T) {
 	for want, cfg := range map[string]FaceConfig{
 		"VRAM of 1048576 bytes: need a multiple of 1 MiB, from 64 MiB to 6 GiB": {VRAM: 1 << 20},
-		"VRAM of 67108865 bytes":                      {VRAM: 64<<20 + 1},
-		"VRAM of 8589934592 bytes":                    {VRAM: 8 << 30},
-		"5 GPCs: need 1 to 4":                         {TPCs: []int{1, 1, 1, 1, 1}},
-		"0 GPCs":                                      {TPCs: []int{}},
-		"GPC 1 has 5 TPCs: need 1 to 4":               {TPCs: []int{4, 5}},
-		"GPC 0 has 0 TPCs":                            {TPCs: []int{0}},
-		"5 TPCs [4 1]: drivers know no chip":          {TPCs: []int{4, 1}},
-		"context image of 100 bytes: need a multiple": {ContextSize: 100},
-		"ROM of 1048577 bytes: the window holds":      {ROM: make([]byte, 1<<20+1)},
+		"VRAM of 67108865 bytes":                 {VRAM: 64<<20 + 1},
+		"VRAM of 8589934592 bytes":               {VRAM: 8 << 30},
+		"5 GPCs: need 1 to 4":                    {TPCs: []int{1, 1, 1, 1, 1}},
+		"0 GPCs":                                 {TPCs: []int{}},
+		"GPC 1 has 5 TPCs: need 1 to 4":          {TPCs: []int{4, 5}},
+		"GPC 0 has 0 TPCs":                       {TPCs: []int{0}},
+		"5 TPCs [4 1]: drivers know no chip":     {TPCs: []int{4, 1}},
+		"ROM of 1048577 bytes: the window holds": {ROM: make([]byte, 1<<20+1)},
 	} {
 		_, err := NewFace(cfg)
 		require.ErrorContains(t, err, want)
@@ -150,8 +136,8 @@ func TestTemperature(t *testing.T) {
 	require.Equal(t, uint32(255), b.Read32(0x20400))
 }
 
-func TestDisplayLeftIn(t *testing.T) {
-	b := newBench(t, FaceConfig{Display: true})
+func TestCRTC(t *testing.T) {
+	b := newBench(t, FaceConfig{})
 	b.Write(0x6013d4, []byte{0x1f, 0x57}) // index and data in one access
 	b.Write(0x6013d4, []byte{0x1e, 0x11})
 	b.Write(0x6013d4, []byte{0x1f})

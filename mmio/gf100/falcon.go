@@ -2,6 +2,7 @@ package gf100
 
 import (
 	"encoding/binary"
+	"slices"
 
 	"github.com/umbra-gpu/umbra/mmio"
 )
@@ -11,18 +12,26 @@ import (
 // has the host's view of the controller: code and data memory with their ports, start and
 // halt, and the interrupt registers.
 type falcon struct {
-	imem, dmem []byte
-	tags       []uint32 // virtual page of each 256-byte code page, and tagValid
-
-	imemPort, dmemPort [falconPorts]uint32
-	stat, mask, dest   uint32
-	bootvec            uint32
-	running            bool
+	FalconState
 
 	// started, raised and cleared are the unit's own answers; nil means none.
 	started func()
 	raised  func(bits uint32)
 	cleared func(bits uint32) // pending bits that the host acknowledged
+}
+
+// FalconState is one controller's state.
+type FalconState struct {
+	Code     []byte              `json:"code"`
+	Data     []byte              `json:"data"`
+	Tags     []uint32            `json:"tags"` // per 256-byte page of code: virtual page, and tagValid
+	CodePort [falconPorts]uint32 `json:"code_port"`
+	DataPort [falconPorts]uint32 `json:"data_port"`
+	Status   uint32              `json:"status"`
+	Mask     uint32              `json:"mask"`
+	Route    uint32              `json:"route"`
+	BootVec  uint32              `json:"boot_vector"`
+	Running  bool                `json:"running"`
 }
 
 const (
@@ -52,56 +61,46 @@ func (s falconSpec) codeSize() int { return int(s.hwcfg&0x1ff) << 8 }
 func (s falconSpec) dataSize() int { return int(s.hwcfg>>9&0x1ff) << 8 }
 
 func newFalcon(s falconSpec) *falcon {
-	return &falcon{
-		imem: make([]byte, s.codeSize()),
-		dmem: make([]byte, s.dataSize()),
-		tags: make([]uint32, s.codeSize()/falconPage),
-	}
+	return &falcon{FalconState: FalconState{
+		Code: make([]byte, s.codeSize()),
+		Data: make([]byte, s.dataSize()),
+		Tags: make([]uint32, s.codeSize()/falconPage),
+	}}
 }
 
 // reset stops the controller. Its memories keep what they hold, as they do when
 // PMC resets the unit.
 func (f *falcon) reset() {
-	f.imemPort, f.dmemPort = [falconPorts]uint32{}, [falconPorts]uint32{}
-	f.stat, f.mask, f.dest, f.bootvec = 0, 0, 0, 0
-	f.running = false
+	f.FalconState = FalconState{Code: f.Code, Data: f.Data, Tags: f.Tags}
 }
 
 // power is the state after power-on: reset, and empty memories.
 func (f *falcon) power() {
 	f.reset()
-	clear(f.imem)
-	clear(f.dmem)
-	clear(f.tags)
+	clear(f.Code)
+	clear(f.Data)
+	clear(f.Tags)
 }
 
 // hostIntr reports whether the controller asks PMC for an interrupt: an enabled
 // bit that IRQDEST routes to the host.
-func (f *falcon) hostIntr() bool { return f.stat&f.mask&f.dest&^(f.dest>>16) != 0 }
+func (f *falcon) hostIntr() bool { return f.Status&f.Mask&f.Route&^(f.Route>>16) != 0 }
 
 // start runs the code at the boot vector, if a page of code was uploaded there.
 func (f *falcon) start() {
-	if f.running || !f.mapped(f.bootvec) {
+	if f.Running || !f.mapped(f.BootVec) {
 		return
 	}
-	f.running = true
+	f.Running = true
 	if f.started != nil {
 		f.started()
 	}
 }
 
-func (f *falcon) mapped(addr uint32) bool {
-	want := addr/falconPage | tagValid
-	for _, t := range f.tags {
-		if t == want {
-			return true
-		}
-	}
-	return false
-}
+func (f *falcon) mapped(addr uint32) bool { return slices.Contains(f.Tags, addr/falconPage|tagValid) }
 
 func (f *falcon) cpuctl() uint32 {
-	if f.running {
+	if f.Running {
 		return cpuSleeping
 	}
 	return cpuHalted
@@ -138,21 +137,21 @@ func writePort(mem []byte, port *uint32, v uint32) {
 func advance(port *uint32) { *port = *port&^portAddr | (*port+4)&portAddr }
 
 func (f *falcon) setTag(port uint32, v uint32) {
-	if page := int(port&portAddr) / falconPage; page < len(f.tags) {
-		f.tags[page] = v&tagPage | tagValid
+	if page := int(port&portAddr) / falconPage; page < len(f.Tags) {
+		f.Tags[page] = v&tagPage | tagValid
 	}
 }
 
 func (f *falcon) raise(bits uint32) {
-	f.stat |= bits & falconIntrAll
-	if f.raised != nil && f.running {
+	f.Status |= bits & falconIntrAll
+	if f.raised != nil && f.Running {
 		f.raised(bits)
 	}
 }
 
 func (f *falcon) acknowledge(bits uint32) {
-	bits &= f.stat
-	f.stat &^= bits
+	bits &= f.Status
+	f.Status &^= bits
 	if f.cleared != nil && bits != 0 {
 		f.cleared(bits)
 	}
@@ -177,17 +176,17 @@ var falconRows = []falconRow{
 	{reg: mmio.Reg{Name: "IRQSCLR", Barrier: mmio.BarrierWrite, Offset: 0x004, Access: mmio.WO, Effect: "acknowledges interrupts"},
 		write: func(f *falcon, _ int, w mmio.Write) { f.acknowledge(w.Data) }},
 	{reg: mmio.Reg{Name: "IRQSTAT", Offset: 0x008, Access: mmio.RO, Effect: "reads pending interrupts"},
-		read: func(f *falcon, _ int, _ uint32) uint32 { return f.stat }},
+		read: func(f *falcon, _ int, _ uint32) uint32 { return f.Status }},
 	{reg: mmio.Reg{Name: "IRQMODE", Offset: 0x00c, Stub: true}},
 	{reg: mmio.Reg{Name: "IRQMSET", Offset: 0x010, Access: mmio.WO, Effect: "enables interrupts"},
-		write: func(f *falcon, _ int, w mmio.Write) { f.mask |= w.Data & falconIntrAll }},
+		write: func(f *falcon, _ int, w mmio.Write) { f.Mask |= w.Data & falconIntrAll }},
 	{reg: mmio.Reg{Name: "IRQMCLR", Offset: 0x014, Access: mmio.WO, Effect: "disables interrupts"},
-		write: func(f *falcon, _ int, w mmio.Write) { f.mask &^= w.Data }},
+		write: func(f *falcon, _ int, w mmio.Write) { f.Mask &^= w.Data }},
 	{reg: mmio.Reg{Name: "IRQMASK", Offset: 0x018, Access: mmio.RO, Effect: "reads enabled interrupts"},
-		read: func(f *falcon, _ int, _ uint32) uint32 { return f.mask }},
+		read: func(f *falcon, _ int, _ uint32) uint32 { return f.Mask }},
 	{reg: mmio.Reg{Name: "IRQDEST", Offset: 0x01c, Effect: "bits 15:0 route an interrupt out of the controller, bits 31:16 away from the host"},
-		read:  func(f *falcon, _ int, _ uint32) uint32 { return f.dest },
-		write: func(f *falcon, _ int, w mmio.Write) { f.dest = w.New }},
+		read:  func(f *falcon, _ int, _ uint32) uint32 { return f.Route },
+		write: func(f *falcon, _ int, w mmio.Write) { f.Route = w.New }},
 	{reg: mmio.Reg{Name: "MAILBOX", Offset: 0x040, Rep: []mmio.Dim{{Count: 2, Stride: 4}}}},
 	{reg: mmio.Reg{Name: "ITFEN", Offset: 0x048, Stub: true}},
 	{reg: mmio.Reg{Name: "IDLESTATE", Offset: 0x04c, Access: mmio.RO}}, // never busy
@@ -205,8 +204,8 @@ var falconRows = []falconRow{
 			}
 		}},
 	{reg: mmio.Reg{Name: "BOOTVEC", Offset: 0x104, Effect: "virtual address of the first instruction"},
-		read:  func(f *falcon, _ int, _ uint32) uint32 { return f.bootvec },
-		write: func(f *falcon, _ int, w mmio.Write) { f.bootvec = w.New & bootvecBits }},
+		read:  func(f *falcon, _ int, _ uint32) uint32 { return f.BootVec },
+		write: func(f *falcon, _ int, w mmio.Write) { f.BootVec = w.New & bootvecBits }},
 	{reg: mmio.Reg{Name: "HWCFG", Offset: 0x108, Access: mmio.RO}},
 	{reg: mmio.Reg{Name: "DMACTL", Offset: 0x10c, Stub: true, Fields: []mmio.Field{
 		{Name: "SCRUBBING", Hi: 2, Lo: 1, Access: mmio.RO},
@@ -223,19 +222,19 @@ var falconRows = []falconRow{
 	{reg: mmio.Reg{Name: "UAS_ADDR", Offset: 0x168, Access: mmio.RO}},
 	{reg: mmio.Reg{Name: "UAS_STATUS", Offset: 0x16c}},
 	{reg: mmio.Reg{Name: "IMEMC", Offset: 0x180, Rep: imemPorts, Effect: "points the code port: byte address, bit 24 step after writes, bit 25 after reads"},
-		read:  func(f *falcon, i int, _ uint32) uint32 { return f.imemPort[i] },
-		write: func(f *falcon, i int, w mmio.Write) { f.imemPort[i] = w.New & portWritable }},
+		read:  func(f *falcon, i int, _ uint32) uint32 { return f.CodePort[i] },
+		write: func(f *falcon, i int, w mmio.Write) { f.CodePort[i] = w.New & portWritable }},
 	{reg: mmio.Reg{Name: "IMEMD", Offset: 0x184, Rep: imemPorts, Effect: "code memory at the port"},
-		read:  func(f *falcon, i int, _ uint32) uint32 { return readPort(f.imem, &f.imemPort[i]) },
-		write: func(f *falcon, i int, w mmio.Write) { writePort(f.imem, &f.imemPort[i], w.New) }},
+		read:  func(f *falcon, i int, _ uint32) uint32 { return readPort(f.Code, &f.CodePort[i]) },
+		write: func(f *falcon, i int, w mmio.Write) { writePort(f.Code, &f.CodePort[i], w.New) }},
 	{reg: mmio.Reg{Name: "IMEMT", Offset: 0x188, Rep: imemPorts, Access: mmio.WO, Effect: "maps the port's page at a virtual page"},
-		write: func(f *falcon, i int, w mmio.Write) { f.setTag(f.imemPort[i], w.New) }},
+		write: func(f *falcon, i int, w mmio.Write) { f.setTag(f.CodePort[i], w.New) }},
 	{reg: mmio.Reg{Name: "DMEMC", Offset: 0x1c0, Rep: dmemPorts, Effect: "points the data port: byte address, bit 24 step after writes, bit 25 after reads"},
-		read:  func(f *falcon, i int, _ uint32) uint32 { return f.dmemPort[i] },
-		write: func(f *falcon, i int, w mmio.Write) { f.dmemPort[i] = w.New & portWritable }},
+		read:  func(f *falcon, i int, _ uint32) uint32 { return f.DataPort[i] },
+		write: func(f *falcon, i int, w mmio.Write) { f.DataPort[i] = w.New & portWritable }},
 	{reg: mmio.Reg{Name: "DMEMD", Offset: 0x1c4, Rep: dmemPorts, Effect: "data memory at the port"},
-		read:  func(f *falcon, i int, _ uint32) uint32 { return readPort(f.dmem, &f.dmemPort[i]) },
-		write: func(f *falcon, i int, w mmio.Write) { writePort(f.dmem, &f.dmemPort[i], w.New) }},
+		read:  func(f *falcon, i int, _ uint32) uint32 { return readPort(f.Data, &f.DataPort[i]) },
+		write: func(f *falcon, i int, w mmio.Write) { writePort(f.Data, &f.DataPort[i], w.New) }},
 }
 
 // A falconView is a range of the register space with controllers: one, an array of them, or

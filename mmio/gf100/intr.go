@@ -2,114 +2,68 @@ package gf100
 
 import "github.com/umbra-gpu/umbra/mmio"
 
-// Source is a unit that can ask the host for an interrupt.
-type Source uint8
-
-// The sources, in the order of their bits in NV_PMC_INTR.
+// Bits of NV_PMC_INTR: the units that ask the host for an interrupt, and software.
 const (
-	SourceMSPPP Source = iota
-	SourceCE0
-	SourceCE1
-	SourcePFIFO
-	SourcePGRAPH
-	SourcePBFB
-	SourceMSVLD
-	SourceMSPDEC
-	SourcePTHERM
-	SourcePTIMER
-	SourcePNVIO
-	SourcePMU
-	SourceLTC
-	SourcePDISPLAY
-	SourcePFFB
-	SourcePBUS
-	SourcePPCI
-	SourcePRIVRING
-
-	sourceCount
+	intrCE0      = 1 << 5
+	intrCE1      = 1 << 6
+	intrPFIFO    = 1 << 8
+	intrPGRAPH   = 1 << 12
+	intrPTIMER   = 1 << 20
+	intrPNVIO    = 1 << 21
+	intrPMU      = 1 << 24
+	intrPDISPLAY = 1 << 26
+	intrPBUS     = 1 << 28
+	intrSoftware = 1 << 31
 )
 
-// term is a pair of registers that requests an interrupt if they have a common bit.
-type term struct{ status, enable string }
-
-// sourceRow has the bit of a source in NV_PMC_INTR and the registers of this package from
-// which its level is computed. A source without terms belongs to another package: the owner
-// reports its level by SetSource.
-type sourceRow struct {
-	name  string
-	bit   uint8
-	terms []term
-}
-
-var sourceRows = [sourceCount]sourceRow{
-	SourceMSPPP:  {name: "MSPPP", bit: 0},
-	SourceCE0:    {name: "CE0", bit: 5},
-	SourceCE1:    {name: "CE1", bit: 6},
-	SourcePFIFO:  {name: "PFIFO", bit: 8},
-	SourcePGRAPH: {name: "PGRAPH", bit: 12, terms: []term{{"NV_PGRAPH_INTR", "NV_PGRAPH_INTR_EN"}}},
-	SourcePBFB:   {name: "PBFB", bit: 13},
-	SourceMSVLD:  {name: "MSVLD", bit: 15},
-	SourceMSPDEC: {name: "MSPDEC", bit: 17},
-	SourcePTHERM: {name: "PTHERM", bit: 18},
-	SourcePTIMER: {name: "PTIMER", bit: 20, terms: []term{{"NV_PTIMER_INTR_0", "NV_PTIMER_INTR_EN_0"}}},
-	SourcePNVIO: {name: "PNVIO", bit: 21, terms: []term{
-		{"NV_PNVIO_GPIO_INTR_0", "NV_PNVIO_GPIO_INTR_EN_0"}, {"NV_PNVIO_GPIO_INTR_1", "NV_PNVIO_GPIO_INTR_EN_1"},
-		{"NV_PNVIO_AUXCH_INTR", "NV_PNVIO_AUXCH_INTR_EN"},
-	}},
-	SourcePMU: {name: "PMU", bit: 24},
-	SourceLTC: {name: "LTC", bit: 25},
-	SourcePDISPLAY: {name: "PDISPLAY", bit: 26, terms: []term{
-		{"NV_PDISPLAY_INTR_0", "NV_PDISPLAY_INTR_EN_0"}, {"NV_PDISPLAY_INTR_1", "NV_PDISPLAY_INTR_EN_1"},
-	}},
-	SourcePFFB:     {name: "PFFB", bit: 27},
-	SourcePBUS:     {name: "PBUS", bit: 28, terms: []term{{"NV_PBUS_INTR_0", "NV_PBUS_INTR_EN_0"}}},
-	SourcePPCI:     {name: "PPCI", bit: 29},
-	SourcePRIVRING: {name: "PRIVRING", bit: 30},
-}
-
-// String returns the unit's name.
-func (s Source) String() string {
-	if s < sourceCount {
-		return sourceRows[s].name
-	}
-	return "Source(?)"
+// intrTerms are pairs of registers that request a unit's interrupt if they have a common bit.
+var intrTerms = []struct {
+	unit           uint32
+	status, enable string
+}{
+	{intrPGRAPH, "NV_PGRAPH_INTR", "NV_PGRAPH_INTR_EN"},
+	{intrPTIMER, "NV_PTIMER_INTR_0", "NV_PTIMER_INTR_EN_0"},
+	{intrPNVIO, "NV_PNVIO_GPIO_INTR_0", "NV_PNVIO_GPIO_INTR_EN_0"},
+	{intrPNVIO, "NV_PNVIO_GPIO_INTR_1", "NV_PNVIO_GPIO_INTR_EN_1"},
+	{intrPNVIO, "NV_PNVIO_AUXCH_INTR", "NV_PNVIO_AUXCH_INTR_EN"},
+	{intrPDISPLAY, "NV_PDISPLAY_INTR_0", "NV_PDISPLAY_INTR_EN_0"},
+	{intrPDISPLAY, "NV_PDISPLAY_INTR_1", "NV_PDISPLAY_INTR_EN_1"},
+	{intrPBUS, "NV_PBUS_INTR_0", "NV_PBUS_INTR_EN_0"},
 }
 
 // Bits of NV_PMC_INTR_EN.
 const (
 	enHardware = 1 << 0
 	enSoftware = 1 << 1
-
-	intrSoftware = 1 << 31
 )
 
 // tree computes PMC's interrupt line from what the units report.
 //
-//	leaf  = levels of the sources, and bit 31 if software set it
+//	leaf  = levels of the units, and bit 31 if software set it
 //	line  = any leaf with (leaf & mask) and its enable bit
 //
 // An edge is reported once for each time the line rises, and again when the
 // driver re-enables a leaf while something is pending, as a message signalled
 // interrupt needs.
 type tree struct {
-	reported uint32 // levels by SetSource, one bit per source
-	last     bool   // the line at the last Settle
-	again    bool   // a leaf was re-enabled since
+	fifo  bool // PFIFO's level, which the owner computes
+	last  bool // the line at the last Settle
+	again bool // a leaf was re-enabled since
 
-	computed  []computedSource
+	terms     []intrTerm
 	falcons   []falconSource
 	soft      [leaves]mmio.Cell
 	en, masks [leaves]mmio.Cell
 }
 
-type computedSource struct {
-	bit   uint32
-	terms [][2]mmio.Cell
+type intrTerm struct {
+	unit           uint32
+	status, enable mmio.Cell
 }
 
-// falconSource is a source whose level its controller computes.
+// falconSource is a unit whose level its controller computes.
 type falconSource struct {
-	src    Source
+	unit   uint32
 	falcon *falcon
 }
 
@@ -135,29 +89,13 @@ func (t *tree) attach(s *mmio.Space) {
 		t.en[i] = s.Cell("NV_PMC_INTR_EN", i)
 		t.masks[i] = s.Cell("NV_PMC_INTR_MASK", i)
 	}
-	t.computed = nil
-	for _, row := range sourceRows {
-		if row.terms == nil {
-			continue
-		}
-		c := computedSource{bit: 1 << row.bit}
-		for _, m := range row.terms {
-			c.terms = append(c.terms, [2]mmio.Cell{s.Cell(m.status, 0), s.Cell(m.enable, 0)})
-		}
-		t.computed = append(t.computed, c)
+	t.terms = nil
+	for _, m := range intrTerms {
+		t.terms = append(t.terms, intrTerm{m.unit, s.Cell(m.status, 0), s.Cell(m.enable, 0)})
 	}
 }
 
-func (t *tree) reset() { t.reported, t.last, t.again = 0, false, false }
-
-func (t *tree) set(src Source, level bool) {
-	bit := uint32(1) << sourceRows[src].bit
-	if level {
-		t.reported |= bit
-	} else {
-		t.reported &^= bit
-	}
-}
+func (t *tree) reset() { t.fifo, t.last, t.again = false, false, false }
 
 // leaf returns NV_PMC_INTR of one leaf. No unit of this chip reports to leaf 1.
 func (t *tree) leaf(i int) uint32 {
@@ -165,17 +103,17 @@ func (t *tree) leaf(i int) uint32 {
 	if i != 0 {
 		return v
 	}
-	v |= t.reported
-	for _, c := range t.computed {
-		for _, m := range c.terms {
-			if m[0].Get()&m[1].Get() != 0 {
-				v |= c.bit
-			}
+	if t.fifo {
+		v |= intrPFIFO
+	}
+	for _, m := range t.terms {
+		if m.status.Get()&m.enable.Get() != 0 {
+			v |= m.unit
 		}
 	}
 	for _, c := range t.falcons {
 		if c.falcon.hostIntr() {
-			v |= 1 << sourceRows[c.src].bit
+			v |= c.unit
 		}
 	}
 	return v

@@ -60,7 +60,7 @@ func TestInterruptTreeProperty(t *testing.T) {
 			"enable": func(t *rapid.T) { b.Write32(rapid.SampledFrom(enables).Draw(t, "reg"), small.Draw(t, "bits")) },
 			"pfifo": func(t *rapid.T) {
 				pfifo = rapid.Bool().Draw(t, "level")
-				b.face.SetSource(SourcePFIFO, pfifo)
+				b.face.tree.fifo = pfifo
 			},
 			"unarm": func(*rapid.T) { b.Write32(0x140, 0) },
 			"rearm": func(*rapid.T) { b.Write32(0x140, 1); again = true },
@@ -79,6 +79,17 @@ func TestInterruptTreeProperty(t *testing.T) {
 	})
 }
 
+// IRQDEST's upper half keeps a controller's interrupt from the host.
+func TestFalconRouting(t *testing.T) {
+	b := newBench(t, FaceConfig{})
+	b.Write32(0x10a000, 0x40)
+	b.Write32(0x10a010, 0x40)
+	for dest, want := range map[uint32]uint32{0: 0, 0x40: intrPMU, 0x00400040: 0, 0x00800040: intrPMU} {
+		b.Write32(0x10a01c, dest)
+		require.Equal(t, want, b.Read32(0x100), "%#x", dest)
+	}
+}
+
 func TestSoftwareInterrupt(t *testing.T) {
 	b := newBench(t, FaceConfig{})
 	b.Write32(0x100, 1<<31)
@@ -92,22 +103,11 @@ func TestSoftwareInterrupt(t *testing.T) {
 	require.False(t, level)
 }
 
-func TestSourceNames(t *testing.T) {
-	seen := map[uint8]bool{}
-	for s := range sourceCount {
-		require.NotEmpty(t, s.String())
-		require.False(t, seen[sourceRows[s].bit], "bit %d of %s", sourceRows[s].bit, s)
-		seen[sourceRows[s].bit] = true
-	}
-	require.Equal(t, "PFIFO", SourcePFIFO.String())
-	require.Equal(t, "Source(?)", Source(200).String())
-}
-
 func TestSettleAllocatesNothing(t *testing.T) {
 	b := newBench(t, FaceConfig{})
 	b.Write32(0x140, 1)
 	require.Zero(t, testing.AllocsPerRun(100, func() {
-		b.face.SetSource(SourcePFIFO, true)
+		b.face.tree.fifo = true
 		b.face.Settle()
 		b.face.NextAlarm()
 		b.Read32(0x100)

@@ -41,26 +41,3 @@ var pbfb = mmio.Block{
 		{Name: "NV_PBFB_UNK974", Offset: 0x110974, Rep: []mmio.Dim{fbps}, Access: mmio.RO, Stub: true}, // training is done at zero
 	},
 }
-
-// pbfbUnit answers how many partitions there are, wherever that can be read.
-type pbfbUnit struct {
-	cfg  *FaceConfig
-	fbps int
-	mib  uint32
-}
-
-func (u *pbfbUnit) bind(b *mmio.Bindings) {
-	count := func(int, uint32) uint32 { return uint32(u.fbps) }
-	b.OnRead("NV_PFFB_PART_CONFIG", count)
-	b.OnRead("NV_PIBUS_MAIN_PART_COUNT", count)
-	b.OnRead("NV_PIBUS_MAIN_GPC_COUNT", func(int, uint32) uint32 { return uint32(len(u.cfg.TPCs)) })
-	b.OnRead("NV_PBFB_MEM_AMOUNT", func(i int, _ uint32) uint32 {
-		if i < u.fbps {
-			return u.mib
-		}
-		return 0
-	})
-}
-
-func (u *pbfbUnit) attach(*mmio.Space) {}
-func (u *pbfbUnit) reset()             {}

@@ -51,7 +51,7 @@ func newPCE() *pceUnit {
 	u := &pceUnit{}
 	for i := range u.falcons {
 		f := newFalcon(pceView.spec)
-		f.started = func() { f.dest, f.mask = copyDest, copyMask }
+		f.started = func() { f.Route, f.Mask = copyDest, copyMask }
 		f.cleared = func(bits uint32) {
 			if bits&copyDispatch != 0 && u.resume != nil {
 				u.resume(i)
@@ -70,12 +70,6 @@ func (u *pceUnit) attach(s *mmio.Space) {
 			u.mailbox[i][n] = s.Cell("NV_PCE_FALCON_MAILBOX", i*len(u.mailbox[i])+n)
 		}
 		u.context[i] = s.Cell("NV_PCE_FALCON_CURCTX", i)
-	}
-}
-
-func (u *pceUnit) reset() {
-	for _, f := range u.falcons {
-		f.power()
 	}
 }
 

@@ -11,7 +11,7 @@ var (
 
 // pdisplay is the display engine as a driver meets it with no connector: it
 // copies the capabilities of its parts to the core and enables interrupts. The
-// engine is fused off unless the configuration leaves it in.
+// engine is fused off; drivers that do not ask for the fuse find this.
 var pdisplay = mmio.Block{
 	Name:   "PDISPLAY",
 	Source: "envytools rnndb/display/g80_pdisplay.xml",
@@ -87,4 +87,3 @@ func (u *prmioUnit) bind(b *mmio.Bindings) {
 }
 
 func (u *prmioUnit) attach(s *mmio.Space) { u.index = s.Cell("NV_PRMIO_CRX", 0) }
-func (u *prmioUnit) reset()               { u.crtc = [256]byte{} }

@@ -33,6 +33,8 @@ var (
 const (
 	mailboxes = 8
 
+	contextSize = 0x2000 // bytes of a graphics context image
+
 	ctxValid = 1 << 31 // CURRENT_CTX, NEW_CTX: the instance block in bits 27:0 is one
 	ctxInst  = 1<<28 - 1
 
@@ -81,16 +83,14 @@ var pgpccs = mmio.Block{
 type fecsUnit struct {
 	*falcon
 	gpccs []*falcon
-	cfg   *FaceConfig
-	rops  uint32
 
 	mailbox               [mailboxes]mmio.Cell
 	data, cur, newContext mmio.Cell
 }
 
-func newFECS(cfg *FaceConfig, rops int) *fecsUnit {
-	u := &fecsUnit{falcon: newFalcon(fecsView.spec), cfg: cfg, rops: uint32(rops)}
-	for range cfg.TPCs {
+func newFECS(gpcs int) *fecsUnit {
+	u := &fecsUnit{falcon: newFalcon(fecsView.spec)}
+	for range gpcs {
 		u.gpccs = append(u.gpccs, newFalcon(gpccsView.spec))
 	}
 	u.started, u.raised = u.boot, u.interrupt
@@ -101,17 +101,10 @@ func (u *fecsUnit) bind(b *mmio.Bindings) {
 	fecsView.bind(b, []*falcon{u.falcon})
 	gpccsView.bind(b, u.gpccs)
 	gpccsBroadcast.bind(b, u.gpccs)
-	b.OnRead("NV_PGRAPH_PRI_FECS_CFG", func(int, uint32) uint32 { return u.rops<<16 | uint32(len(u.cfg.TPCs)) })
-	b.OnRead("NV_PGRAPH_PRI_GPC_GPCCS_CFG", func(i int, _ uint32) uint32 {
-		if i < len(u.cfg.TPCs) {
-			return uint32(u.cfg.TPCs[i])
-		}
-		return 0
-	})
 	b.OnWrite("NV_PGRAPH_PRI_FECS_CTXSW_MAILBOX_SET", func(i int, w mmio.Write) { u.mailbox[i].Set(w.Data) })
 	b.OnWrite("NV_PGRAPH_PRI_FECS_CTXSW_MAILBOX_CLEAR", func(i int, w mmio.Write) { u.mailbox[i].Clear(w.Data) })
 	b.OnWrite("NV_PGRAPH_PRI_FECS_METHOD_PUSH", func(_ int, w mmio.Write) {
-		if u.running {
+		if u.Running {
 			u.command(w.New, u.data.Get())
 		}
 	})
@@ -124,13 +117,6 @@ func (u *fecsUnit) attach(s *mmio.Space) {
 	u.data = s.Cell("NV_PGRAPH_PRI_FECS_METHOD_DATA", 0)
 	u.cur = s.Cell("NV_PGRAPH_PRI_FECS_CURRENT_CTX", 0)
 	u.newContext = s.Cell("NV_PGRAPH_PRI_FECS_NEW_CTX", 0)
-}
-
-func (u *fecsUnit) reset() {
-	u.power()
-	for _, f := range u.gpccs {
-		f.power()
-	}
 }
 
 // stop is a reset by PMC: no microcode runs, no channel is current.
@@ -148,7 +134,7 @@ func (u *fecsUnit) stop() {
 
 // boot is FECS's start: it reports that it is ready, and the size of a context.
 func (u *fecsUnit) boot() {
-	u.mailbox[1].Put(u.cfg.ContextSize)
+	u.mailbox[1].Put(contextSize)
 	u.mailbox[0].Set(fecsReady)
 }
 

@@ -1,10 +1,6 @@
 package gf100
 
-import (
-	"slices"
-
-	"github.com/umbra-gpu/umbra/mmio"
-)
+import "github.com/umbra-gpu/umbra/mmio"
 
 // FIFOReport is what PFIFO and its PBDMAs report to a driver: the interrupt registers, the
 // fault slots, the held methods. The owner of PFIFO (a card, a virtual GPU) enters its
@@ -20,18 +16,13 @@ type FIFOReport struct {
 	runlistIntr  mmio.Cell
 	engEvent     [engEvents]mmio.Cell
 	faults       [FaultUnits]faultCells
-	powerOn      []resetCell
+	space        *mmio.Space
 }
 
 // PBDMACells are the registers of one pushbuffer reader.
 type PBDMACells struct{ Intr, IntrEn, Method, Data, Channel mmio.Cell }
 
 type faultCells struct{ inst, lo, hi, info mmio.Cell }
-
-type resetCell struct {
-	cell  mmio.Cell
-	value uint32
-}
 
 // fifoBlocks are the blocks that NV_PMC_ENABLE resets with PFIFO.
 var fifoBlocks = []string{pfifo.Name, pccsr.Name, ppbdma.Name}
@@ -56,6 +47,7 @@ func (r *FIFOReport) Bind(b *mmio.Bindings) {
 
 // Attach resolves the registers of the built space.
 func (r *FIFOReport) Attach(s *mmio.Space) {
+	r.space = s
 	r.intr, r.intrEn = s.Cell("NV_PFIFO_INTR_0", 0), s.Cell("NV_PFIFO_INTR_EN_0", 0)
 	r.bindError = s.Cell("NV_PFIFO_INTR_BIND_ERROR", 0)
 	r.schedError = s.Cell("NV_PFIFO_INTR_SCHED_ERROR", 0)
@@ -77,31 +69,13 @@ func (r *FIFOReport) Attach(s *mmio.Space) {
 			Channel: s.Cell("NV_PPBDMA_CHANNEL", i),
 		}
 	}
-	r.powerOn = nil
-	for _, b := range Blocks() {
-		if slices.Contains(fifoBlocks, b.Name) {
-			r.addResets(s, b)
-		}
-	}
-}
-
-func (r *FIFOReport) addResets(s *mmio.Space, b mmio.Block) {
-	for _, reg := range b.Regs {
-		n := 1
-		for _, d := range reg.Rep {
-			n *= d.Count
-		}
-		for i := range n {
-			r.powerOn = append(r.powerOn, resetCell{s.Cell(reg.Name, i), reg.Reset})
-		}
-	}
 }
 
 // Reset gives the rows of PFIFO, PCCSR and PPBDMA their reset values, as
 // switching the unit off does.
 func (r *FIFOReport) Reset() {
-	for _, p := range r.powerOn {
-		p.cell.Put(p.value)
+	for _, name := range fifoBlocks {
+		r.space.ResetBlock(name)
 	}
 }
 

@@ -111,8 +111,6 @@ func (u *pgraphUnit) attach(s *mmio.Space) {
 	}
 }
 
-func (u *pgraphUnit) reset() {}
-
 // stop is a reset by PMC: nothing is pending.
 func (u *pgraphUnit) stop() {
 	u.intr.Put(0)

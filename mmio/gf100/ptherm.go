@@ -24,20 +24,3 @@ var ptherm = mmio.Block{
 		stub("NV_PTHERM_I2C_SLAVE_THRESHOLD_1", 0x204c4),
 	},
 }
-
-type pthermUnit struct{ cfg *FaceConfig }
-
-func (u *pthermUnit) bind(b *mmio.Bindings) {
-	b.OnRead("NV_PTHERM_I2C_SLAVE_TEMP_HIGH", func(int, uint32) uint32 {
-		return uint32(max(0, min(u.cfg.Temperature(), 255)))
-	})
-	b.OnRead("NV_PFUSE_FUSES_TEMP_CAL_OK", func(int, uint32) uint32 {
-		if u.cfg.NoSensor {
-			return 0
-		}
-		return 1
-	})
-}
-
-func (u *pthermUnit) attach(*mmio.Space) {}
-func (u *pthermUnit) reset()             {}

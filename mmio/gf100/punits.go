@@ -2,9 +2,6 @@ package gf100
 
 import "github.com/umbra-gpu/umbra/mmio"
 
-// miscPDISPLAY is the display engine's bit of NV_PUNITS_HW_MISC_DISABLE.
-const miscPDISPLAY = 1 << 0
-
 // MaxFBPs is how many framebuffer partitions the chip was designed with.
 const MaxFBPs = 6
 
@@ -22,7 +19,8 @@ var punits = mmio.Block{
 		{Name: "NV_PUNITS_DESIGN_GPC_COUNT", Offset: 0x22430, Reset: MaxGPCs, Access: mmio.RO},
 		{Name: "NV_PUNITS_DESIGN_TPC_PER_GPC_COUNT", Offset: 0x22434, Reset: MaxTPCs, Access: mmio.RO},
 		{Name: "NV_PUNITS_DESIGN_PART_COUNT", Offset: 0x22438, Access: mmio.RO, Effect: "reads the number of framebuffer partitions"},
-		{Name: "NV_PUNITS_HW_MISC_DISABLE", Offset: 0x22500, Access: mmio.RO, Effect: "reads which units are fused off; bit 0 display, 8 and 9 copy engines"},
+		// Bit 0 is the display engine, bits 8 and 9 the copy engines.
+		{Name: "NV_PUNITS_HW_MISC_DISABLE", Offset: 0x22500, Reset: 1, Access: mmio.RO},
 		{Name: "NV_PUNITS_HW_GPC_DISABLE_MASK", Offset: 0x22504, Access: mmio.RO, Effect: "reads which GPCs are fused off"},
 		{Name: "NV_PUNITS_HW_TPC_DISABLE_MASK", Offset: 0x22508, Rep: []mmio.Dim{{Count: 8, Stride: 4}}, Access: mmio.RO,
 			Effect: "reads which TPCs of a GPC are fused off"},
@@ -39,40 +37,46 @@ var punits = mmio.Block{
 	},
 }
 
-// punitsUnit answers for the parts of the chip that the configuration chooses.
-type punitsUnit struct {
-	cfg  *FaceConfig
-	fbps int
-}
-
-func (u *punitsUnit) bind(b *mmio.Bindings) {
-	b.OnRead("NV_PUNITS_DESIGN_PART_COUNT", func(int, uint32) uint32 { return uint32(u.fbps) })
-	b.OnRead("NV_PUNITS_HW_MISC_DISABLE", func(int, uint32) uint32 {
-		if u.cfg.Display {
-			return 0
+// bindBoard answers for the parts of the chip that the configuration chooses, wherever they can be
+// read, and for the sensor.
+func (f *Face) bindBoard(b *mmio.Bindings) {
+	for _, name := range []string{"NV_PUNITS_DESIGN_PART_COUNT", "NV_PFFB_PART_CONFIG", "NV_PIBUS_MAIN_PART_COUNT"} {
+		b.OnRead(name, func(int, uint32) uint32 { return uint32(f.fbps) })
+	}
+	b.OnRead("NV_PBFB_MEM_AMOUNT", func(i int, _ uint32) uint32 {
+		if i < f.fbps {
+			return f.mib
 		}
-		return miscPDISPLAY
+		return 0
 	})
+	b.OnRead("NV_PIBUS_MAIN_GPC_COUNT", func(int, uint32) uint32 { return uint32(len(f.cfg.TPCs)) })
 	b.OnRead("NV_PUNITS_HW_GPC_DISABLE_MASK", func(int, uint32) uint32 {
-		return (1<<MaxGPCs - 1) &^ (1<<len(u.cfg.TPCs) - 1)
+		return (1<<MaxGPCs - 1) &^ (1<<len(f.cfg.TPCs) - 1)
 	})
 	b.OnRead("NV_PUNITS_HW_TPC_DISABLE_MASK", func(i int, _ uint32) uint32 {
-		if i >= len(u.cfg.TPCs) {
+		if i >= len(f.cfg.TPCs) {
 			return 0
 		}
-		return (1<<MaxTPCs - 1) &^ (1<<u.cfg.TPCs[i] - 1)
+		return (1<<MaxTPCs - 1) &^ (1<<f.cfg.TPCs[i] - 1)
+	})
+	b.OnRead("NV_PGRAPH_PRI_FECS_CFG", func(int, uint32) uint32 { return uint32(f.fbps)<<16 | uint32(len(f.cfg.TPCs)) })
+	b.OnRead("NV_PGRAPH_PRI_GPC_GPCCS_CFG", func(i int, _ uint32) uint32 {
+		if i >= len(f.cfg.TPCs) {
+			return 0
+		}
+		return uint32(f.cfg.TPCs[i])
+	})
+	b.OnRead("NV_PTHERM_I2C_SLAVE_TEMP_HIGH", func(int, uint32) uint32 {
+		return uint32(max(0, min(f.cfg.Temperature(), 255)))
 	})
 }
-
-func (u *punitsUnit) attach(*mmio.Space) {}
-func (u *punitsUnit) reset()             {}
 
 var pfuse = mmio.Block{
 	Name:   "PFUSE",
 	Source: "envytools rnndb/bus/pfuse.xml",
 	Regs: []mmio.Reg{
 		stub("NV_PFUSE_UNK000", 0x21000), // bit 0 opens the fuses for reading
-		{Name: "NV_PFUSE_FUSES_TEMP_CAL_OK", Offset: 0x212a8, Access: mmio.RO, Effect: "reads one if the temperature sensor is calibrated"},
+		{Name: "NV_PFUSE_FUSES_TEMP_CAL_OK", Offset: 0x212a8, Reset: 1, Access: mmio.RO},
 		{Name: "NV_PFUSE_FUSES_SPEEDO", Offset: 0x212cc, Reset: 0x400, Access: mmio.RO},
 	},
 }

@@ -14,18 +14,6 @@ const (
 	HeaderInvalid
 )
 
-var headerNames = [...]string{
-	"increasing", "non-increasing", "increase-once", "immediate", "sub-device mask", "end of segment", "no operation", "invalid",
-}
-
-// String names the kind.
-func (k HeaderKind) String() string {
-	if int(k) < len(headerNames) {
-		return headerNames[k]
-	}
-	return "unknown"
-}
-
 // MaskOp is the operation of a sub-device mask header.
 type MaskOp uint8
 

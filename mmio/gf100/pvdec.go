@@ -15,27 +15,3 @@ var pvdec = mmio.Block{
 	Source: "envytools rnndb/vdec/vp3, rnndb/falcon.xml",
 	Regs:   append(append(videoViews[0].regs(), videoViews[1].regs()...), videoViews[2].regs()...),
 }
-
-type pvdecUnit struct{ falcons []*falcon }
-
-func newPVDEC() *pvdecUnit {
-	u := &pvdecUnit{}
-	for i := range videoViews {
-		u.falcons = append(u.falcons, newFalcon(videoViews[i].spec))
-	}
-	return u
-}
-
-func (u *pvdecUnit) bind(b *mmio.Bindings) {
-	for i := range videoViews {
-		videoViews[i].bind(b, u.falcons[i:i+1])
-	}
-}
-
-func (u *pvdecUnit) attach(*mmio.Space) {}
-
-func (u *pvdecUnit) reset() {
-	for _, f := range u.falcons {
-		f.power()
-	}
-}

@@ -1,6 +1,9 @@
 package gf100
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // FaceStateVersion is the version of FaceState that this package writes and
 // reads.
@@ -12,37 +15,22 @@ type FaceState struct {
 	Version int `json:"version"`
 	// Time is PTIMER's value in nanoseconds; a face that takes over the state continues
 	// from it, independent of its own clock.
-	Time  uint64 `json:"time_ns"`
-	Alarm uint64 `json:"alarm_ns"` // PTIMER's value at which the alarm goes off
-	Armed bool   `json:"armed"`
-	// Reported are the levels of the owner's sources, as bits of NV_PMC_INTR.
-	Reported uint32 `json:"reported"`
-	Line     bool   `json:"line"`   // the line at the last Settle
-	Resend   bool   `json:"resend"` // a leaf was re-enabled since
-	CRTC     []byte `json:"crtc"`   // the VGA CRTC registers
+	Time   uint64 `json:"time_ns"`
+	Alarm  uint64 `json:"alarm_ns"` // PTIMER's value at which the alarm goes off
+	Armed  bool   `json:"armed"`
+	PFIFO  bool   `json:"pfifo"`  // the level of the owner's PFIFO
+	Line   bool   `json:"line"`   // the line at the last Settle
+	Resend bool   `json:"resend"` // a leaf was re-enabled since
+	CRTC   []byte `json:"crtc"`   // the VGA CRTC registers
 	// Falcons are the controllers: PMU, FECS, the copy engines, the video
 	// engines, then GPCCS of each GPC.
 	Falcons []FalconState `json:"falcons"`
 }
 
-// FalconState is one controller.
-type FalconState struct {
-	Code     []byte    `json:"code"`
-	Data     []byte    `json:"data"`
-	Tags     []uint32  `json:"tags"` // per code page: bit 31 mapped, virtual page
-	CodePort [4]uint32 `json:"code_port"`
-	DataPort [4]uint32 `json:"data_port"`
-	Status   uint32    `json:"status"`
-	Mask     uint32    `json:"mask"`
-	Route    uint32    `json:"route"`
-	BootVec  uint32    `json:"boot_vector"`
-	Running  bool      `json:"running"`
-}
-
 // falcons returns the controllers in the order of FaceState.
 func (f *Face) falcons() []*falcon {
 	out := []*falcon{f.pmu.falcon, f.fecs.falcon, f.ces.falcons[0], f.ces.falcons[1]}
-	out = append(out, f.video.falcons...)
+	out = append(out, f.video...)
 	return append(out, f.fecs.gpccs...)
 }
 
@@ -51,15 +39,13 @@ func (f *Face) State() FaceState {
 	st := FaceState{
 		Version: FaceStateVersion,
 		Time:    f.timer.clock() + f.timer.offset, Alarm: f.timer.due, Armed: f.timer.armed,
-		Reported: f.tree.reported, Line: f.tree.last, Resend: f.tree.again,
-		CRTC: append([]byte(nil), f.vga.crtc[:]...),
+		PFIFO: f.tree.fifo, Line: f.tree.last, Resend: f.tree.again,
+		CRTC: slices.Clone(f.vga.crtc[:]),
 	}
 	for _, c := range f.falcons() {
-		st.Falcons = append(st.Falcons, FalconState{
-			Code: append([]byte(nil), c.imem...), Data: append([]byte(nil), c.dmem...), Tags: append([]uint32(nil), c.tags...),
-			CodePort: c.imemPort, DataPort: c.dmemPort,
-			Status: c.stat, Mask: c.mask, Route: c.dest, BootVec: c.bootvec, Running: c.running,
-		})
+		s := c.FalconState
+		s.Code, s.Data, s.Tags = slices.Clone(s.Code), slices.Clone(s.Data), slices.Clone(s.Tags)
+		st.Falcons = append(st.Falcons, s)
 	}
 	return st
 }
@@ -80,27 +66,33 @@ func (f *Face) SetState(st FaceState) error {
 	}
 	for i, c := range cs {
 		s := &st.Falcons[i]
-		if len(s.Code) != len(c.imem) || len(s.Data) != len(c.dmem) || len(s.Tags) != len(c.tags) {
+		if len(s.Code) != len(c.Code) || len(s.Data) != len(c.Data) || len(s.Tags) != len(c.Tags) {
 			return fmt.Errorf("gf100: face state: controller %d has %d bytes of code and %d of data, this board's has %d and %d",
-				i, len(s.Code), len(s.Data), len(c.imem), len(c.dmem))
+				i, len(s.Code), len(s.Data), len(c.Code), len(c.Data))
 		}
 	}
 	f.timer.offset = st.Time - f.timer.clock()
 	f.timer.due, f.timer.armed = st.Alarm, st.Armed
-	f.tree.reported, f.tree.last, f.tree.again = st.Reported, st.Line, st.Resend
+	f.tree.fifo, f.tree.last, f.tree.again = st.PFIFO, st.Line, st.Resend
 	copy(f.vga.crtc[:], st.CRTC)
 	for i, c := range cs {
-		s := &st.Falcons[i]
-		copy(c.imem, s.Code)
-		copy(c.dmem, s.Data)
-		for p, t := range s.Tags {
-			c.tags[p] = t & (tagValid | tagPage)
-		}
-		for p := range falconPorts {
-			c.imemPort[p], c.dmemPort[p] = s.CodePort[p]&portWritable, s.DataPort[p]&portWritable
-		}
-		c.stat, c.mask = s.Status&falconIntrAll, s.Mask&falconIntrAll
-		c.dest, c.bootvec, c.running = s.Route, s.BootVec&bootvecBits, s.Running
+		c.take(st.Falcons[i])
 	}
 	return nil
+}
+
+// take copies a state of the controller's own sizes, and cuts its values to the bits that exist.
+func (f *falcon) take(s FalconState) {
+	copy(f.Code, s.Code)
+	copy(f.Data, s.Data)
+	for p, t := range s.Tags {
+		f.Tags[p] = t & (tagValid | tagPage)
+	}
+	for p := range falconPorts {
+		s.CodePort[p] &= portWritable
+		s.DataPort[p] &= portWritable
+	}
+	s.Status, s.Mask, s.BootVec = s.Status&falconIntrAll, s.Mask&falconIntrAll, s.BootVec&bootvecBits
+	s.Code, s.Data, s.Tags = f.Code, f.Data, f.Tags
+	f.FalconState = s
 }

@@ -12,7 +12,7 @@ import (
 func TestStateRoundTrip(t *testing.T) {
 	p := newProbe(t, FaceConfig{})
 	require.Empty(t, p.run())
-	p.face.SetSource(SourcePFIFO, true)
+	p.face.tree.fifo = true
 	p.Write32(regAlarmIntrEn, 1)
 	p.Write32(regAlarm, uint32(p.time())+5000)
 	p.face.Settle()
@@ -37,9 +37,7 @@ func TestStateRoundTrip(t *testing.T) {
 	require.Equal(t, atP-p.now, atQ-q.now)
 	_, edge := q.face.Settle()
 	require.False(t, edge, "the line was up before")
-	h := &pmuHost{q.bench, 0x800, 0x880}
-	h.post(pmuMEMX, memxInfo, 0, 0)
-	require.Equal(t, uint32(memxData), h.reply()[2])
+	require.Equal(t, uint32(cpuSleeping), q.Read32(0x10a100), "the PMU runs")
 }
 
 func TestStateRefused(t *testing.T) {
@@ -59,4 +57,17 @@ func TestStateRefused(t *testing.T) {
 		require.Equal(t, before, a.face.State())
 	}
 	require.Error(t, newBench(t, FaceConfig{TPCs: []int{4}}).face.SetState(before), "another board")
+}
+
+// A saved state is not trusted: what it has beyond the registers' bits is cut.
+func TestStateIsCut(t *testing.T) {
+	a := newBench(t, FaceConfig{})
+	st := a.face.State()
+	const ones = ^uint32(0)
+	c := &st.Falcons[0]
+	c.Tags[0], c.CodePort[0], c.DataPort[0], c.Status, c.Mask, c.BootVec = ones, ones, ones, ones, ones, ones
+	require.NoError(t, a.face.SetState(st))
+	got := a.face.State().Falcons[0]
+	require.Equal(t, []uint32{tagValid | tagPage, portWritable, portWritable, falconIntrAll, falconIntrAll, bootvecBits},
+		[]uint32{got.Tags[0], got.CodePort[0], got.DataPort[0], got.Status, got.Mask, got.BootVec})
 }

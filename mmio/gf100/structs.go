@@ -105,12 +105,10 @@ const GPEntrySize = 8
 
 // GPEntry is a GPFIFO entry taken apart (cl906f.h, NV906F_GP_ENTRY).
 type GPEntry struct {
-	VA       uint64 // of the segment's first dword
-	Words    uint32 // length; 0 makes it a control entry
-	Opcode   uint8  // of a control entry
-	Priv     bool
-	Level    bool // the segment is a subroutine, not the main level
-	SyncWait bool // fetch only when everything before has been executed
+	VA     uint64 // of the segment's first dword
+	Words  uint32 // length; 0 makes it a control entry
+	Opcode uint8  // of a control entry
+	Level  bool   // the segment is a subroutine, not the main level
 }
 
 // Opcodes of control entries.
@@ -123,11 +121,9 @@ const (
 func DecodeGPEntry(q uint64) GPEntry {
 	lo, hi := uint32(q), uint32(q>>32)
 	return GPEntry{
-		VA:       uint64(hi&0xff)<<32 | uint64(lo&^3),
-		Words:    hi >> 10 & 0x1fffff,
-		Opcode:   uint8(hi),
-		Priv:     hi>>8&1 != 0,
-		Level:    hi>>9&1 != 0,
-		SyncWait: hi>>31 != 0,
+		VA:     uint64(hi&0xff)<<32 | uint64(lo&^3),
+		Words:  hi >> 10 & 0x1fffff,
+		Opcode: uint8(hi),
+		Level:  hi>>9&1 != 0,
 	}
 }

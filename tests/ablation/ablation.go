@@ -26,8 +26,8 @@ const (
 // Row leaves one behaviour out: registers become plain storage. A test applies each and checks
 // the reaction.
 //
-// Options leave out behaviours that are not registers: the configuration space's NoMSI and
-// NoPCIe, the face's NoSensor, VRAM and TPCs, and the ROM's content.
+// Options leave out behaviours that are not registers: the configuration space's NoMSI, the
+// face's VRAM and TPCs.
 type Row struct {
 	Name      string
 	Without   string   // what is left out, in words

@@ -1,7 +1,7 @@
 // Package arch holds the import rules of this repository. Its tests check every Go file
-// against them, independent of its build constraints. They also check that calls between the
-// aggregator's rooms go down, where unsafe and cgo are used, that packages have one doc
-// comment, and that links between documents are valid.
+// against them, independent of its build constraints. They also check that the aggregator's rooms
+// import only lower layers, where unsafe and cgo are used, that packages have one doc comment,
+// and that links between documents are valid.
 package arch
 
 import (
@@ -72,7 +72,7 @@ var rooms = []room{
 	{"tests/ablation", []string{"mmio"}, nil, "tests of the registers use it"},
 }
 
-// layers are the rooms of the aggregator, from the top. A room calls only those of lower layers.
+// layers are the rooms of the aggregator, from the top. A room imports only those of lower layers.
 var layers = [][]string{
 	{"aggregator"},
 	{"aggregator/fifo", "aggregator/window"},

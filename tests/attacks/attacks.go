@@ -18,43 +18,34 @@ import (
 	"github.com/umbra-gpu/umbra/vfiouser/client"
 )
 
-// attack is one way to disturb others. A guest can make those of a guest; the others need the
+// attack is one way to disturb others. A guest can make most of them; those of a client need the
 // program that has the socket, a machine monitor that was taken over.
 type attack struct {
-	name, who, about string
+	name, about string
 	// beside is the neighbour that wants the engine too, and with which an attack on the engine is
 	// compared; "" is a GPU without a guest.
 	beside string
-	// silent says that it makes no events, so it must receive none.
-	silent bool
 	// run attacks the GPU at a socket for ever, or panics with a failure. It calls ready once the
 	// attack is under way.
 	run func(socket string, ready func())
 }
 
-const (
-	byGuest  = "guest"
-	byClient = "client"
-)
-
 // peaceful is the attack that is none.
 const peaceful = "none"
 
 var attacks = []attack{
-	{peaceful, byGuest, "no attack, but a neighbour that copies, to see the noise", peaceful, false, copyForEver},
-	{"sparse-maps", byClient, "maps sparse files until the server's addresses are spent", "", false, sparseMaps},
-	{"cold-1", byGuest, "copies two bytes of each of many pages that were never used, on one channel", peaceful, false, cold(1)},
-	{"cold-3", byGuest, "the same on three channels", peaceful, false, cold(3)},
-	{"parked", byGuest, "lets 30 channels wait for a semaphore, and releases all at once", unparked.name, false, bursts(1)},
-	{"standing", byGuest, "lets 29 channels wait for a semaphore that never comes, and releases it on one all the time", unparked.name, false, standing},
-	{"listener", byGuest, "waits at a semaphore for ever and listens to events", "", true, listener},
-	{"events", byGuest, "copies, and raises an event after each 64 KiB", peaceful, false, eventStorm},
-	{"sparse-use", byClient, "has engines touch all of a sparse file, and empties it again", peaceful, false, sparseUse},
-	{"unmaps", byClient, "has an engine touch 5 GiB of memory, and unmaps it", peaceful, false, takeBack(false)},
-	{"power-offs", byClient, "has an engine touch 5 GiB of memory, and ends", peaceful, false, takeBack(true)},
-	{"resets", byClient, "resets the device without a pause", "", false, resets},
-	{"long-request", byGuest, "makes one request of a minute", peaceful, false, longRequest},
-	{"endless-program", byGuest, "runs a program of many blocks that does not end", peaceful, false, endlessProgram},
+	{peaceful, "no attack, but a neighbour that copies, to see the noise", peaceful, copyForEver},
+	{"sparse-maps", "a client maps sparse files until the server's addresses are spent", "", sparseMaps},
+	{"cold", "a guest copies two bytes of each of many pages that were never used, on three channels", peaceful, cold},
+	{"parked", "a guest lets 30 channels wait for a semaphore, and releases all at once", unparked.name, bursts(1)},
+	{"standing", "a guest lets 29 channels wait for a semaphore that never comes, and releases it on one all the time", unparked.name, standing},
+	{"events", "a guest copies, and raises an event after each 64 KiB", peaceful, eventStorm},
+	{"sparse-use", "a client has engines touch all of a sparse file, and empties it again", peaceful, sparseUse},
+	{"unmaps", "a client has an engine touch 5 GiB of memory, and unmaps it", peaceful, takeBack(false)},
+	{"power-offs", "a client has an engine touch 5 GiB of memory, and ends", peaceful, takeBack(true)},
+	{"resets", "a client resets the device without a pause", "", resets},
+	{"long-request", "a guest makes one request of a minute", peaceful, longRequest},
+	{"endless-program", "a guest runs a program of many blocks that does not end", peaceful, endlessProgram},
 }
 
 // unparked is no attack, but what parked is compared with.
@@ -124,14 +115,12 @@ func eventually[T any](try func() (T, error)) T {
 	panic(failure{err})
 }
 
-func attachWith(socket string, c guest.ChannelConfig) party {
+func attach(socket string) party {
 	g := eventually(func() (*guest.Guest, error) {
 		return guest.Attach(context.Background(), socket, guest.Config{Map: true, Timeout: time.Hour})
 	})
-	return newParty(g, c)
+	return newParty(g, guest.ChannelConfig{Push: 256 << 10})
 }
-
-func attach(socket string) party { return attachWith(socket, guest.ChannelConfig{}) }
 
 func dial(socket string) *client.Client {
 	return eventually(func() (*client.Client, error) { return client.Dial(socket, nil) })
@@ -193,31 +182,26 @@ func (p *party) mapSparse(n int64) (fd int, punch func()) {
 	return m.FD, func() { must(unix.Fallocate(m.FD, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, n)) }
 }
 
-func cold(channels int) func(string, func()) {
-	return func(socket string, ready func()) {
-		const size, lines, launches = 512 << 20, 8191, 16
-		p := attach(socket)
-		fd, punch := p.mapSparse(size)
-		list := []*guest.Channel{p.ch}
-		for id := 1; id < channels; id++ {
-			list = append(list, get(p.g.NewChannel(id+1, p.s)))
+func cold(socket string, ready func()) {
+	const channels, size, lines, launches = 3, 512 << 20, 8191, 16
+	p := attach(socket)
+	fd, punch := p.mapSparse(size)
+	list := p.channels(channels)
+	for ready(); ; {
+		punch()
+		must(unix.Fallocate(fd, 0, 0, size)) // new pages, which the server has not used
+		var fences []guest.Fence
+		for k, ch := range list {
+			var words guest.Push
+			for i := k; i < launches; i += channels {
+				from, to := uint64(i)*(size/launches), uint64((i+launches/2)%launches)*(size/launches)
+				words.CopyLines(engine, guest.Surface{VA: vaSparse + to, Pitch: 4096}, guest.Surface{VA: vaSparse + from, Pitch: 4096}, 2, lines)
+			}
+			must(ch.Submit(words.Words...))
+			fences = append(fences, get(ch.Fence()))
 		}
-		for ready(); ; {
-			punch()
-			must(unix.Fallocate(fd, 0, 0, size)) // new pages, which the server has not used
-			var fences []guest.Fence
-			for k, ch := range list {
-				var words guest.Push
-				for i := k; i < launches; i += channels {
-					from, to := uint64(i)*(size/launches), uint64((i+launches/2)%launches)*(size/launches)
-					words.CopyLines(engine, guest.Surface{VA: vaSparse + to, Pitch: 4096}, guest.Surface{VA: vaSparse + from, Pitch: 4096}, 2, lines)
-				}
-				must(ch.Submit(words.Words...))
-				fences = append(fences, get(ch.Fence()))
-			}
-			for _, f := range fences {
-				must(p.g.Poll(f))
-			}
+		for _, f := range fences {
+			must(p.g.Poll(f))
 		}
 	}
 }
@@ -270,10 +254,7 @@ func bursts(ahead uint32) func(string, func()) {
 		const channels, request = 30, 16 // copies of a channel in each burst
 		p := attach(socket)
 		sem := p.mapped(vaPage, 4096)
-		list := [channels]*guest.Channel{p.ch}
-		for i := 1; i < channels; i++ {
-			list[i] = get(p.g.NewChannel(i+1, p.s))
-		}
+		list := p.channels(channels)
 		var fences [2][channels]guest.Fence
 		for burst := uint32(1); ; burst++ {
 			for i, ch := range list {
@@ -307,8 +288,8 @@ func standing(socket string, ready func()) {
 	const channels, never, releases = 30, 1 << 30, 64
 	p := attach(socket)
 	p.mapped(vaPage, 4096)
-	for i := 1; i < channels; i++ {
-		must(get(p.g.NewChannel(i+1, p.s)).Submit(new(guest.Push).Semaphore(vaPage, never, guest.SemAcquireGE|guest.SemSwitch).Words...))
+	for _, ch := range p.channels(channels)[1:] {
+		must(ch.Submit(new(guest.Push).Semaphore(vaPage, never, guest.SemAcquireGE|guest.SemSwitch).Words...))
 	}
 	var words guest.Push
 	for i := range uint32(releases) {
@@ -320,15 +301,6 @@ func standing(socket string, ready func()) {
 		}
 		must(p.g.Poll(get(p.ch.Fence())))
 	}
-}
-
-func listener(socket string, ready func()) {
-	p := attach(socket)
-	p.mapped(vaPage, 4096)
-	must(p.ch.Submit(new(guest.Push).Semaphore(vaPage, 1, guest.SemAcquireGE|guest.SemSwitch).Words...))
-	f := get(p.ch.Fence())
-	ready()
-	must(p.g.Wait(f), errors.New("the semaphore was released")) // serves every event
 }
 
 func eventStorm(socket string, ready func()) {
@@ -354,7 +326,7 @@ func resets(socket string, ready func()) {
 }
 
 func longRequest(socket string, ready func()) {
-	p := attachWith(socket, guest.ChannelConfig{Push: 256 << 10})
+	p := attach(socket)
 	var words guest.Push
 	for range 1400 { // 512 MiB each, in lines that lie on each other
 		words.CopyLines(engine, guest.Surface{VA: vaTo}, guest.Surface{VA: vaFrom}, 0xfffc, 8191)

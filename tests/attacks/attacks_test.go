@@ -32,7 +32,7 @@ func TestMeasure(t *testing.T) {
 func TestVerdicts(t *testing.T) {
 	calm := func() *run { // the victim notices nothing
 		return &run{
-			attack: &attack{name: "a", who: byGuest}, traps: 1, control: time.Millisecond, end: time.Second, share: &share{44, 42},
+			attack: &attack{name: "a"}, traps: 1, control: time.Millisecond, end: time.Second, share: &share{44, 42},
 			work: [len(ops)]ratios{{1, 1, 1}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}},
 		}
 	}

@@ -105,7 +105,7 @@ func (o *options) run(ctx context.Context, w io.Writer) error {
 func write(w io.Writer, rows []*run) error {
 	var b, why strings.Builder
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprint(t, "attack\twho")
+	fmt.Fprint(t, "attack")
 	for _, op := range ops {
 		fmt.Fprintf(t, "\t%s", op.name)
 	}
@@ -125,7 +125,7 @@ func write(w io.Writer, rows []*run) error {
 }
 
 func (r *run) line(w io.Writer) {
-	fmt.Fprintf(w, "%s\t%s", r.attack.name, r.attack.who)
+	fmt.Fprint(w, r.attack.name)
 	noise, share, verdict := 1.0, "-", "withstood"
 	for _, k := range r.work {
 		noise = max(noise, k.noise)

@@ -51,6 +51,15 @@ func newParty(g *guest.Guest, c guest.ChannelConfig) party {
 	return p
 }
 
+// channels returns n channels, the party's own first.
+func (p *party) channels(n int) []*guest.Channel {
+	list := []*guest.Channel{p.ch}
+	for len(list) < n {
+		list = append(list, get(p.g.NewChannel(len(list)+1, p.s)))
+	}
+	return list
+}
+
 // mapped maps new memory of the machine.
 func (p *party) mapped(va, size uint64) *guest.Buffer {
 	b := get(p.g.AllocRAM(size))

@@ -42,12 +42,12 @@ type guest struct {
 	verified map[string]uint64 // bytes, by class: "9039"
 }
 
-// classes of the engines that the guest's copies name.
-var classes = map[string]uint16{"m2mf": nouveau.ClassM2MF, "ce0": nouveau.ClassCE0, "ce1": nouveau.ClassCE1}
+// classes of the engines that the guest's copies name, as the server writes them.
+var classes = map[string]string{"m2mf": "9039", "ce0": "90b5", "ce1": "90b8"}
 
 func (g *guest) add(engine string, copies, bytes uint64) {
 	g.copies += copies
-	g.verified[fmt.Sprintf("%04x", classes[engine])] += bytes
+	g.verified[classes[engine]] += bytes
 }
 
 // bytes is the sum of the verified ones.
@@ -207,39 +207,34 @@ func (d *demo) suite(g *guest, c *check, cmd string) (kinds int) {
 	return kinds
 }
 
-// load makes a guest copy and verify until stop is called.
-func (d *demo) load(g *guest, c *check) (stop func()) {
+// load makes a guest copy and verify until stop is called, which returns how many copies were right.
+func (d *demo) load(g *guest, c *check) (stop func() uint64) {
 	d.ask(c, g, proto.CmdLoad, proto.LoadArgs{Bytes: 64 << 10}, nil)
-	return func() {
+	return func() uint64 {
 		var r proto.LoadTotals
 		d.ask(c, g, proto.CmdLoadStop, nil, &r)
 		c.want(r.Copies > 0 && r.Wrong == 0 && r.Error == "", "%d of %s's %d copies were wrong %s", r.Wrong, g.name, r.Copies, r.Error)
 		g.add("m2mf", r.Copies, r.Bytes)
+		return r.Copies
 	}
 }
 
 // beside runs f in one guest while all others copy. It says how many of their copies
 // were verified during that.
 func (d *demo) beside(g *guest, c *check, f func()) string {
-	var before, after uint64
-	var stops []func()
+	var stops []func() uint64
 	for _, o := range d.guests {
 		if o != g {
-			before += o.copies
 			stops = append(stops, d.load(o, c))
 		}
 	}
 	f()
+	var copies uint64
 	for _, stop := range stops {
-		stop()
+		copies += stop()
 	}
-	for _, o := range d.guests {
-		if o != g {
-			after += o.copies
-		}
-	}
-	c.want(after > before, "no other guest copied in the meantime")
-	return digits(after-before) + " right copies by others"
+	c.want(copies > 0, "no other guest copied in the meantime")
+	return digits(copies) + " right copies by others"
 }
 
 // copies makes the checks of all guests. Each has a process that copies from before
@@ -255,33 +250,23 @@ func (d *demo) copies(g *guest, c *check) {
 	c.detail = fmt.Sprintf("%s copies of %d kinds, %d MiB, all verified", digits(g.copies), kinds, g.bytes()>>20)
 }
 
-// cardAgrees compares what the guests verified with the card's own counts.
+// cardAgrees compares what each guest verified with what the card did for it.
 func (d *demo) cardAgrees(_ *guest, c *check) {
 	r, err := d.server.Report(d.ctx)
 	if c.none(err); err != nil {
 		return
 	}
 	var sum uint64
-	for _, engine := range []string{"m2mf", "ce0", "ce1"} {
-		var verified, moved uint64
-		class := fmt.Sprintf("%04x", classes[engine])
-		for i, g := range d.guests {
-			verified += g.verified[class]
-			var own uint64
-			for _, w := range r.GPUs[i].Work {
-				if w.Class == class {
-					own = w.Bytes
-				}
-			}
-			c.want(own >= g.verified[class], "%s verified %d bytes by %s, the card moved %d for it", g.name, g.verified[class], engine, own)
+	for i, g := range d.guests {
+		moved := map[string]uint64{}
+		for _, w := range r.GPUs[i].Work {
+			moved[w.Class] = w.Bytes
 		}
-		for _, k := range r.Card.Classes {
-			if k.Class == class {
-				moved = k.Bytes
-			}
+		for engine, class := range classes {
+			verified := g.verified[class]
+			c.want(verified > 0 && moved[class] >= verified, "%s verified %d bytes by %s, the card moved %d for it", g.name, verified, engine, moved[class])
+			sum += moved[class]
 		}
-		c.want(verified > 0 && moved >= verified, "guests verified %d bytes by %s, the card moved %d", verified, engine, moved)
-		sum += moved
 	}
 	c.detail = fmt.Sprintf("%d MiB moved by three engines, no less than verified", sum>>20)
 }
@@ -323,14 +308,10 @@ const (
 // it is mapped, and the server must count and log it.
 func (d *demo) outOfBounds(g *guest, c *check) {
 	onlyOf := d.onlyOf(c, g, "bad_window")
-	access := func(accesses ...proto.RegisterAccess) (value uint32) {
+	access := func(accesses ...proto.RegisterAccess) uint32 {
 		var r proto.RegistersResult
 		d.ask(c, g, proto.CmdRegisters, proto.RegistersArgs{Accesses: accesses}, &r)
-		if len(r.Values) != 1 {
-			c.want(false, "the guest reads %x of one register", r.Values)
-			return 1
-		}
-		return r.Values[0]
+		return append(r.Values, 1)[0] // if it failed, neither zeros nor ones
 	}
 	old, behind := access(proto.RegisterAccess{Offset: regWindow}), uint32(gpuVRAM>>16)
 	value := access(

@@ -82,14 +82,7 @@ func run(ctx context.Context, kernels []string, umbra string, disabled bool) (er
 		fmt.Println("There is no gcc, so the guests run no OpenCL program: install gcc and libc6-dev to see that.")
 		mesa = ""
 	}
-	missing, err := lab.Missing(ctx, mesa, kernels...)
-	if err != nil {
-		return err
-	}
-	if missing > 0 {
-		fmt.Printf("Fetching QEMU, Linux and programs from Debian, about %d MB, into the cache folder ...\n", missing)
-	}
-	fmt.Println("Preparing the guests ...")
+	fmt.Println("Preparing the guests; what is missing of QEMU, Linux and Mesa is fetched from Debian, some 350 MB the first time ...")
 	assets, err := lab.Ensure(ctx, progress{}, mesa, kernels...)
 	if err != nil {
 		return err

@@ -11,43 +11,16 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/cmd/lab"
 	"github.com/umbra-gpu/umbra/cmd/lab/proto"
-	"github.com/umbra-gpu/umbra/firmware"
 	"github.com/umbra-gpu/umbra/tests/ablation"
 	"github.com/umbra-gpu/umbra/tests/scale"
 	"github.com/umbra-gpu/umbra/tests/testserver"
 )
 
-// variant is a card that lacks one behaviour, and how an unmodified nouveau reacts.
-// It shows why the card needs that behaviour.
-type variant struct {
-	name    string
-	change  func(*soft.Config)
-	outcome ablation.Outcome
-	// symptom must match the kernel's log, and must not match that of a whole card.
-	// Without one, the log must be as clean as that of a whole card.
-	symptom string
-	// kernels it holds for.
-	kernels []string
-	// fatal rows need a fresh guest: it cannot use a card afterwards.
-	fatal bool
-	// when provokes the symptom, if the probe alone does not.
-	when func(b *fixture)
-}
-
-// ablations are the register rows of tests/ablation and those of the VBIOS.
-func ablations(t *testing.T, k kernel) []variant {
-	var all []variant
-	for _, a := range ablation.Rows {
-		r := variant{name: a.Name, change: func(c *soft.Config) { c.Ablate = a.Apply }, outcome: a.Outcome,
-			symptom: a.Symptom, kernels: a.Kernels, fatal: a.Outcome == ablation.Dies}
-		if a.When != "" {
-			r.when = whens[a.When]
-			require.NotNil(t, r.when, "no code for: %s", a.When)
-		}
-		all = append(all, r)
-	}
-	all = append(all, romAblations(t)...)
-	return slices.DeleteFunc(all, func(a variant) bool { return !slices.Contains(a.kernels, k.Version) })
+// ablations are the rows of a kernel after which its driver lives on, or after which it dies.
+func ablations(k kernel, dies bool) []ablation.Row {
+	return slices.DeleteFunc(slices.Clone(ablation.Rows), func(r ablation.Row) bool {
+		return !slices.Contains(r.Kernels, k.Version) || (r.Outcome == ablation.Dies) != dies
+	})
 }
 
 // whens implements the conditions that rows of ablation.Rows name.
@@ -57,41 +30,6 @@ var whens = map[string]func(b *fixture){
 	},
 }
 
-// romAblations are VBIOS images with one thing changed.
-func romAblations(t *testing.T) []variant {
-	every := []string{"6.1", "6.12", "7.2"}
-	// The image lacks the token of that letter, or has zeroes at some offsets.
-	rom := func(name string, outcome ablation.Outcome, symptom, without string, zero ...int) variant {
-		image, err := firmware.Build(firmware.Options{Without: without})
-		require.NoError(t, err, name)
-		for _, at := range zero {
-			image[len(image)-1] += image[at] // keeps the checksum right
-			image[at] = 0
-		}
-		return variant{name: "rom: " + name, outcome: outcome, symptom: symptom, kernels: every,
-			fatal:  outcome == ablation.Fails, // nouveau leaks objects, and fails over them later
-			change: func(c *soft.Config) { c.ROM = image }}
-	}
-	checksum := rom("wrong checksum", ablation.Works, "", "")
-	image, err := firmware.Build(firmware.Options{})
-	require.NoError(t, err)
-	image[len(image)-1]++
-	checksum.change = func(c *soft.Config) { c.ROM = image }
-	// 6.1 fails without a DCB, as it does without an init table.
-	noDCB := rom("no DCB", ablation.Limps, `DCB table not found`, "", 0x36, 0x37)
-	noDCB.kernels = []string{"6.12", "7.2"}
-	return []variant{
-		checksum,
-		rom("no signature", ablation.Fails, `bios: unable to locate usable image|bios ctor failed`, "", 0, 1),
-		rom("no token I", ablation.Fails, `BIT table 'I' not found`, "I"),
-		rom("no token i", ablation.Fails, `BIT table 'i' not found`, "i"),
-		rom("no token C", ablation.Works, "", "C"),
-		rom("no token P", ablation.Works, "", "P"),
-		rom("no token M", ablation.Limps, `unknown memory`, "M"),
-		noDCB,
-	}
-}
-
 // TestAblations takes the card from the driver, changes one thing, and gives the card
 // back, many times on one machine.
 func TestAblations(t *testing.T) {
@@ -99,8 +37,7 @@ func TestAblations(t *testing.T) {
 	for _, k := range kernels {
 		t.Run(k.Version, func(t *testing.T) {
 			t.Parallel()
-			rows := ablations(t, k)
-			rows = slices.DeleteFunc(rows, func(a variant) bool { return a.fatal })
+			rows := ablations(k, false)
 			b := start(t, testserver.Config{
 				Card:    soft.Config{VRAM: 64 << 20},
 				Machine: lab.Config{Kernel: k.Version, CPUs: k.CPUs},
@@ -113,7 +50,7 @@ func TestAblations(t *testing.T) {
 				b.requireNoSymptoms(rows)
 			})
 			for _, a := range rows {
-				b.attempt(a.name, func(b *fixture) { b.ablate(k, whole, a) })
+				b.attempt(a.Name, func(b *fixture) { b.ablate(k, whole, a) })
 			}
 			b.step("control again", func(b *fixture) {
 				b.rebuild(func(c *soft.Config) { *c = whole })
@@ -126,11 +63,26 @@ func TestAblations(t *testing.T) {
 	}
 }
 
+// rebuild changes the card while no driver uses it.
+func (b *fixture) rebuild(change func(*soft.Config)) {
+	b.t.Helper()
+	if b.function().Driver != "" {
+		b.call(proto.CmdBind, proto.BindArgs{Action: "unbind"}, nil)
+	}
+	require.NoError(b.t, b.Card.Rebuild(change))
+	require.NoError(b.t, b.gpu.Reset()) // the windows too
+}
+
+func (b *fixture) bind() {
+	b.t.Helper()
+	b.call(proto.CmdBind, proto.BindArgs{Action: "bind"}, nil)
+}
+
 // ablate gives the driver the changed card and checks the outcome.
-func (b *fixture) ablate(k kernel, whole soft.Config, a variant) {
-	change := func(c *soft.Config) { *c = whole; a.change(c) }
+func (b *fixture) ablate(k kernel, whole soft.Config, a ablation.Row) {
+	change := func(c *soft.Config) { *c = whole; c.Ablate = a.Apply }
 	var mark uint64
-	if a.outcome == ablation.Fails {
+	if a.Outcome == ablation.Fails {
 		// Removing the module removes the objects of a failed probe.
 		b.rmmod()
 		defer func() {
@@ -149,16 +101,17 @@ func (b *fixture) ablate(k kernel, whole soft.Config, a variant) {
 		b.bind()
 		require.ElementsMatch(b.t, []string{"card0", "renderD128"}, b.nodes())
 	}
-	if a.when != nil {
-		a.when(b)
+	if a.When != "" {
+		require.Contains(b.t, whens, a.When)
+		whens[a.When](b)
 	}
 	log := b.logAfter(mark)
-	if a.symptom == "" {
+	if a.Symptom == "" {
 		b.requireMover(k, b.requireClean(k, mark, 1), 1)
 	} else {
-		require.True(b.t, shows(a.symptom, log), "no line matches %q:\n%s", a.symptom, texts(lab.Warnings(log, "nouveau")))
+		require.True(b.t, shows(a.Symptom, log), "no line matches %q:\n%s", a.Symptom, texts(lab.Warnings(log, "nouveau")))
 	}
-	if a.outcome == ablation.Works {
+	if a.Outcome == ablation.Works {
 		b.fewCopies()
 	}
 }
@@ -170,12 +123,12 @@ func shows(symptom string, log []lab.LogLine) bool {
 }
 
 // requireNoSymptoms fails if the guest's log shows a symptom of any row.
-func (b *fixture) requireNoSymptoms(rows []variant) {
+func (b *fixture) requireNoSymptoms(rows []ablation.Row) {
 	b.t.Helper()
 	log := b.logAfter(0)
 	require.NotEmpty(b.t, log)
 	for _, a := range rows {
-		require.False(b.t, shows(a.symptom, log), "%s: a whole card shows %q", a.name, a.symptom)
+		require.False(b.t, shows(a.Symptom, log), "%s: a whole card shows %q", a.Name, a.Symptom)
 	}
 }
 
@@ -188,12 +141,12 @@ func (b *fixture) fewCopies() {
 }
 
 // TestFatalAblations leaves out what no guest survives: the driver's thread dies, or
-// waits for ever, or its probe leaves memory corrupted. Each row restarts the guest.
+// waits for ever. Each row restarts the guest.
 func TestFatalAblations(t *testing.T) {
 	scale.ReleaseOnly(t)
 	k := kernelOf("6.12")
 	t.Parallel()
-	rows := slices.DeleteFunc(ablations(t, k), func(a variant) bool { return !a.fatal })
+	rows := ablations(k, true)
 	require.NotEmpty(t, rows)
 	b := start(t, testserver.Config{
 		Card:    soft.Config{VRAM: 64 << 20},
@@ -202,8 +155,8 @@ func TestFatalAblations(t *testing.T) {
 	whole := soft.Config{}
 	b.rebuild(func(c *soft.Config) { whole = *c })
 	for _, a := range rows {
-		b.attempt(a.name, func(b *fixture) {
-			require.NoError(b.t, b.Card.Rebuild(func(c *soft.Config) { *c = whole; a.change(c) }))
+		b.attempt(a.Name, func(b *fixture) {
+			require.NoError(b.t, b.Card.Rebuild(func(c *soft.Config) { *c = whole; c.Ablate = a.Apply }))
 			b.requireFatal(a)
 		})
 		require.NoError(t, b.VM.Reset(b.ctx))
@@ -216,25 +169,20 @@ func TestFatalAblations(t *testing.T) {
 }
 
 // requireFatal loads the driver and waits on the console for the symptom. A driver
-// that dies does not return; one that fails creates no node.
-func (b *fixture) requireFatal(a variant) {
+// that dies does not return.
+func (b *fixture) requireFatal(a ablation.Row) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, callPatience)
 	defer cancel()
 	from := len(b.VM.Console())
 	loaded := make(chan error, 1)
 	go func() { loaded <- b.VM.Agent().Call(ctx, proto.CmdModprobe, proto.ModprobeArgs{Name: "nouveau"}, nil) }()
-	symptom := regexp.MustCompile(a.symptom)
+	symptom := regexp.MustCompile(a.Symptom)
 	for found := false; !found; {
 		line, next, err := b.VM.WaitConsole(ctx, "", from)
 		require.NoError(b.t, err)
 		found = symptom.MatchString(line.Text)
 		from = next
-	}
-	if a.outcome == ablation.Fails {
-		require.NoError(b.t, <-loaded, "the module stays")
-		require.Empty(b.t, b.nodes())
-		return
 	}
 	cancel()
 	require.Error(b.t, <-loaded)

@@ -37,15 +37,6 @@ func (b *fixture) copies(cmd string) {
 	}
 }
 
-func (b *fixture) semaphores() {
-	b.t.Helper()
-	var r proto.SemaphoresResult
-	w := b.during(func() { b.call(proto.CmdSemaphores, proto.SemaphoresArgs{Seed: 2}, &r) })
-	require.NotZero(b.t, r.Checks)
-	require.NotZero(b.t, w.counts[releases])
-	require.NotZero(b.t, w.counts[acquireWaits], "an acquire that had to wait was tried again")
-}
-
 func (b *fixture) fences(count int) {
 	b.t.Helper()
 	var r proto.FencesResult

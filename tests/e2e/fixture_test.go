@@ -10,12 +10,11 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/cmd/lab"
 	"github.com/umbra-gpu/umbra/cmd/lab/labtest"
 	"github.com/umbra-gpu/umbra/cmd/lab/proto"
 	"github.com/umbra-gpu/umbra/cmd/serve"
-	"github.com/umbra-gpu/umbra/mmio"
+	"github.com/umbra-gpu/umbra/tests/rig"
 	"github.com/umbra-gpu/umbra/tests/testserver"
 )
 
@@ -41,18 +40,12 @@ type fixture struct {
 	gpu *serve.Device // counts the guest's accesses; only started and virtual set it
 }
 
-// claim waits for a free place for n machines.
-func claim(t *testing.T, n int) {
+// claim waits for a free place for a machine.
+func claim(t *testing.T) {
 	t.Helper()
 	labtest.Need(t)
-	for range n {
-		machines <- struct{}{}
-	}
-	t.Cleanup(func() {
-		for range n {
-			<-machines
-		}
-	})
+	machines <- struct{}{}
+	t.Cleanup(func() { <-machines })
 }
 
 func deadline(t *testing.T) context.Context {
@@ -64,7 +57,7 @@ func deadline(t *testing.T) context.Context {
 // start boots a machine on a whole card. Both end with the test.
 func start(t *testing.T, cfg testserver.Config) *fixture {
 	t.Helper()
-	claim(t, 1)
+	claim(t)
 	b := &fixture{t: t, ctx: deadline(t)}
 	var err error
 	b.PassThrough, err = testserver.New(cfg)
@@ -81,39 +74,24 @@ func start(t *testing.T, cfg testserver.Config) *fixture {
 	return b
 }
 
-// virtual boots a machine on a virtual GPU, the only one of its card.
-func virtual(t *testing.T, cfg testserver.SharedConfig, share aggregator.GuestConfig, machine lab.Config) (*fixture, *testserver.Shared) {
+// virtual boots a machine on a virtual GPU, the only one of its card. Both end with the test.
+func virtual(t *testing.T, cfg testserver.SharedConfig, gpu serve.GPUConfig, machine lab.Config) (*fixture, *rig.Rig) {
 	t.Helper()
-	claim(t, 1)
-	s, err := testserver.NewSharedWith(cfg)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	share.Name = "gpu"
-	require.NoError(t, s.AddGPU(share))
-	return attach(t, s, s.GPUs[0], machine), s
-}
-
-// attach boots a machine on one virtual GPU. The machine ends with the test.
-func attach(t *testing.T, s *testserver.Shared, gpu *testserver.Endpoint, machine lab.Config) *fixture {
-	t.Helper()
-	b := &fixture{t: t, ctx: deadline(t), gpu: gpu.Device}
-	machine.Sockets = []string{gpu.Socket}
-	b.PassThrough = &testserver.PassThrough{Card: s.Card, VM: boot(b.ctx, t, machine)}
-	return b
+	claim(t)
+	s := rig.New(t, cfg)
+	gpu.Share.Name = "gpu"
+	e := s.AddWith(gpu)
+	machine.Sockets = []string{e.Socket}
+	b := &fixture{t: t, ctx: deadline(t), gpu: e.Device}
+	b.PassThrough = &testserver.PassThrough{Card: s.Card, VM: boot(t, machine)}
+	return b, s
 }
 
 // boot boots a machine, which ends with the test.
-func boot(ctx context.Context, t *testing.T, machine lab.Config) *lab.VM {
+func boot(t *testing.T, machine lab.Config) *lab.VM {
 	t.Helper()
-	vm, err := lab.Start(ctx, machine)
-	require.NoError(t, err)
+	vm := labtest.Start(t, machine)
 	t.Attr("kernel", vm.Kernel()+" under "+vm.Accel().Name)
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Log(vm.Diagnosis())
-		}
-		require.NoError(t, vm.Close())
-	})
 	return vm
 }
 
@@ -182,8 +160,7 @@ func (b *fixture) logAfter(mark uint64) []lab.LogLine {
 // declare.
 func (b *fixture) requireNoHoles() {
 	b.t.Helper()
-	r, err := b.gpu.Registers().Report(mmio.ByCount)
-	require.NoError(b.t, err)
+	r := b.gpu.Registers().Report()
 	require.Empty(b.t, r.Missed.Holes)
 	require.Zero(b.t, r.Missed.Outside)
 	require.Zero(b.t, r.Missed.OddSize)

@@ -3,7 +3,6 @@ package e2e
 import (
 	"path/filepath"
 	"slices"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -22,16 +21,15 @@ const (
 // kernel is a stock kernel with its driver's properties.
 type kernel struct {
 	nouveau.Kernel
-	driverChannels int    // channels that the driver makes for itself, in one address space
-	doorbells      uint64 // of one submission; 0 if the tests do not count them
+	doorbells uint64 // of one submission; 0 if the tests do not count them
 }
 
 // 6.12 writes one doorbell for the work and one for the fence after it. 7.2 submits both
 // together.
 var kernels = []kernel{
-	{Kernel: row("6.1"), driverChannels: 2},
-	{Kernel: row("6.12"), driverChannels: 1, doorbells: 2},
-	{Kernel: row("7.2"), driverChannels: 1, doorbells: 1},
+	{Kernel: row("6.1")},
+	{Kernel: row("6.12"), doorbells: 2},
+	{Kernel: row("7.2"), doorbells: 1},
 }
 
 func row(version string) nouveau.Kernel {
@@ -82,18 +80,6 @@ func (b *fixture) probe(k kernel, options ...string) {
 	require.ElementsMatch(b.t, []string{"card0", "renderD128"}, b.nodes())
 	b.requireMover(k, b.requireClean(k, mark, 1), 1)
 	b.requireNoHoles()
-}
-
-// sharedProbe loads the driver while other guests are busy. The nodes may appear late.
-func (b *fixture) sharedProbe(k kernel) {
-	b.t.Helper()
-	mark := b.mark()
-	b.modprobe()
-	require.Eventually(b.t, func() bool {
-		var dri proto.DRIResult
-		return b.try(proto.CmdDRI, nil, &dri) == nil && len(dri.Nodes) == 2
-	}, callPatience, 100*time.Millisecond, "card0 and renderD128")
-	b.requireClean(k, mark, 1)
 }
 
 // function is the card on the guest's PCI bus.

@@ -18,6 +18,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/passthrough"
 	"github.com/umbra-gpu/umbra/cmd/lab"
 	"github.com/umbra-gpu/umbra/cmd/lab/proto"
+	"github.com/umbra-gpu/umbra/cmd/serve"
 	"github.com/umbra-gpu/umbra/tests/scale"
 	"github.com/umbra-gpu/umbra/tests/testserver"
 )
@@ -64,7 +65,7 @@ func life(t *testing.T, k kernel, isVirtual bool, suspends int) {
 	machine := lab.Config{Kernel: k.Version, CPUs: k.CPUs, Reboot: true, Suspend: suspends > 0}
 	if isVirtual {
 		b, _ = virtual(t, testserver.SharedConfig{Card: soft.Config{VRAM: 2 * lifeVRAM}},
-			aggregator.GuestConfig{VRAM: lifeVRAM, Map: aperture.MapAll}, machine)
+			serve.GPUConfig{Share: aggregator.GuestConfig{VRAM: lifeVRAM, Map: aperture.MapAll}}, machine)
 	} else {
 		b = start(t, testserver.Config{
 			Card:    soft.Config{VRAM: lifeVRAM},
@@ -80,7 +81,6 @@ func life(t *testing.T, k kernel, isVirtual bool, suspends int) {
 	}
 	b.step("m2mf", func(b *fixture) { b.copies(proto.CmdM2MF) })
 	b.step("ce", func(b *fixture) { b.copies(proto.CmdCE) })
-	b.step("semaphores", (*fixture).semaphores)
 	b.step("fences", func(b *fixture) { b.fences(scale.Of(50, 200)) })
 	b.step("interrupts", (*fixture).requireInterrupts)
 	b.step("moves", func(b *fixture) { b.moves(k) })
@@ -105,9 +105,6 @@ func life(t *testing.T, k kernel, isVirtual bool, suspends int) {
 		})
 	}
 	b.step("unbind and bind", func(b *fixture) { b.rebind(k, scale.Of(1, 20)) })
-	if !quick && !isVirtual {
-		b.step("control: engines disabled", func(b *fixture) { b.control(k) })
-	}
 	if suspends > 0 {
 		b.step("suspend", func(b *fixture) { b.suspend(k, suspends) })
 	}
@@ -186,9 +183,9 @@ func (b *fixture) suspend(k kernel, cycles int) {
 	for _, line := range b.requireClean(k, mark, 0) {
 		switch {
 		case strings.Contains(line.Text, "Waking up from system sleep state S3"):
-			woken = line.Time
+			woken = line.Time()
 		case strings.Contains(line.Text, "PM: suspend exit"):
-			resumes = append(resumes, line.Time-woken)
+			resumes = append(resumes, line.Time()-woken)
 		}
 	}
 	require.NotZero(b.t, woken)

@@ -1,12 +1,9 @@
 package e2e
 
 import (
-	"math"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -14,7 +11,7 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
-	"github.com/umbra-gpu/umbra/cmd/api"
+	"github.com/umbra-gpu/umbra/aggregator/sched"
 	"github.com/umbra-gpu/umbra/cmd/lab"
 	"github.com/umbra-gpu/umbra/cmd/lab/proto"
 	"github.com/umbra-gpu/umbra/cmd/serve"
@@ -55,8 +52,10 @@ func TestOpenCL(t *testing.T) {
 	right, all := sources(t)
 	for _, c := range []struct{ kernel, mesa string }{{"6.12", "25"}, {"7.2", "26"}} {
 		t.Run("Linux "+c.kernel+", Mesa "+c.mesa, func(t *testing.T) {
-			b, s := virtual(t, testserver.SharedConfig{Card: soft.Config{VRAM: 512 << 20}},
-				aggregator.GuestConfig{VRAM: 256 << 20}, lab.Config{Kernel: c.kernel, Mesa: c.mesa, Programs: all})
+			cfg := sched.Default()
+			cfg.Watchdog.Limit, cfg.Watchdog.Grace = 5*time.Second, 500*time.Millisecond
+			b, s := virtual(t, testserver.SharedConfig{Card: soft.Config{VRAM: 512 << 20}, Limits: aggregator.Options{Scheduler: &cfg}},
+				serve.GPUConfig{Share: aggregator.GuestConfig{VRAM: 256 << 20}}, lab.Config{Kernel: c.kernel, Mesa: c.mesa, Programs: all})
 			b.modprobe()
 			b.step("clinfo", func(b *fixture) {
 				r, err := b.run("clinfo", "--list")
@@ -103,6 +102,14 @@ func TestOpenCL(t *testing.T) {
 			require.EqualValues(t, 1, st.EngineErrors.Load())
 			require.EqualValues(t, 1, st.MMUFaults.Load())
 			require.EqualValues(t, 2, st.ProgramFaults.Load())
+			b.step("endless program", func(b *fixture) {
+				mark := b.mark()
+				_, _ = b.run("stopped", "endless") // whatever Mesa makes of it
+				require.Contains(b.t, texts(b.logAfter(mark)), "killed!")
+				require.EqualValues(b.t, 1, s.GPUs[0].Guest.Stats().Runaways.Load())
+				_, err := b.run("saxpy")
+				require.NoError(b.t, err, "another program")
+			})
 		})
 	}
 }
@@ -112,16 +119,10 @@ func TestOpenCL(t *testing.T) {
 func TestOpenCLTools(t *testing.T) {
 	scale.ReleaseOnly(t)
 	right, _ := sources(t)
-	claim(t, 1)
-	s, err := testserver.NewSharedWith(testserver.SharedConfig{Card: soft.Config{VRAM: 512 << 20}})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	_, err = s.Add(serve.GPUConfig{
-		Share:  aggregator.GuestConfig{Name: "gpu", VRAM: 256 << 20},
+	b, s := virtual(t, testserver.SharedConfig{Card: soft.Config{VRAM: 512 << 20}}, serve.GPUConfig{
+		Share:  aggregator.GuestConfig{VRAM: 256 << 20},
 		Device: devmodel.Config{TPCs: []int{1}}, // clpeak's work grows with their number
-	})
-	require.NoError(t, err)
-	b := attach(t, s, s.GPUs[0], lab.Config{Mesa: "25", Tools: true, Programs: right})
+	}, lab.Config{Mesa: "25", Tools: true, Programs: right})
 	b.modprobe()
 	b.step("compiler", func(b *fixture) {
 		for _, name := range []string{"saxpy", "reduce"} {
@@ -133,28 +134,17 @@ func TestOpenCLTools(t *testing.T) {
 			require.NotZero(b.t, w.launches[classCompute])
 		}
 	})
-	reasons, err := shim.PiglitReasons()
-	require.NoError(t, err)
 	for _, test := range []string{
-		"tests/cl/program/execute/for-loop.cl",
 		"tests/cl/program/execute/local-memory.cl",
-		"tests/cl/program/execute/sampler.cl",
-		"tests/cl/program/execute/sha256-Ch.cl",
-		"generated_tests/cl/builtin/int/builtin-char-clamp-1.1.generated.cl",
-		"generated_tests/cl/builtin/int/builtin-int-clamp-1.1.generated.cl",
-		"generated_tests/cl/builtin/math/builtin-float-pow-1.0.generated.cl",
-		"generated_tests/cl/builtin/math/builtin-float-sqrt-1.0.generated.cl",
 		"tests/spec/arb_compute_shader/execution/shared-atomicAdd-int.shader_test",
 	} {
 		b.attempt("piglit/"+test, func(b *fixture) {
 			var r proto.RunResult
-			err := b.try(proto.CmdRun, proto.RunArgs{Argv: shim.PiglitCommand(test), Env: shim.PiglitEnv, TimeoutMS: int((callPatience / 2).Milliseconds())}, &r)
-			verdict := shim.PiglitVerdict(r.Output)
-			require.NotEqual(b.t, "crash", verdict, "%v", err)
-			require.Equal(b.t, reasons[test].Class == "", verdict == "pass", "%s: %s", verdict, r.Output)
+			b.call(proto.CmdRun, proto.RunArgs{Argv: shim.PiglitCommand(test), Env: shim.PiglitEnv, TimeoutMS: int((callPatience / 2).Milliseconds())}, &r)
+			require.Equal(b.t, "pass", shim.PiglitVerdict(r.Output), r.Output)
 		})
 	}
-	for _, c := range [][]string{{"--compute-sp", "float"}, {"--compute-sp", "float4"}, {"--compute-integer", "int"}, {"--compute-integer", "int4"}} {
+	for _, c := range [][]string{{"--compute-sp", "float4"}, {"--compute-integer", "int"}} {
 		b.attempt("clpeak "+strings.Join(c, " "), func(b *fixture) {
 			var r proto.RunResult
 			b.call(proto.CmdRun, proto.RunArgs{
@@ -166,110 +156,4 @@ func TestOpenCLTools(t *testing.T) {
 		})
 	}
 	require.Zero(t, s.GPUs[0].Guest.Stats().FIFO.ProgramFaults.Load())
-}
-
-// TestOpenCLFair: guests that compute at the same time share the card by their weights, and have right
-// results. A program that does not end costs its own channel.
-func TestOpenCLFair(t *testing.T) {
-	scale.ReleaseOnly(t)
-	claim(t, 2)
-	server := serveFair(t)
-	ctx := deadline(t)
-	f := &fair{Client: server.Client, t: t, ctx: ctx}
-	_, all := sources(t)
-	for _, name := range fairNames {
-		vm := boot(ctx, t, lab.Config{CPUs: 1, Sockets: []string{filepath.Join(server.Dir, name+".sock")}, Mesa: "25", Programs: all})
-		b := &fixture{PassThrough: &testserver.PassThrough{VM: vm}, t: t, ctx: ctx}
-		b.modprobe()
-		f.beds = append(f.beds, b)
-	}
-
-	// A launch is to take a third of a second. The time grows with the 1.5th power of the number.
-	const first = 2000
-	before := f.look()
-	for _, b := range f.beds { // the first start of a program takes long
-		_, err := b.run("primes", strconv.Itoa(first))
-		require.NoError(t, err)
-	}
-	grain := f.look().busy[0] - before.busy[0]
-	below := strconv.Itoa(int(first * math.Pow(float64(time.Second/3)/float64(grain), 2.0/3)))
-	t.Logf("primes below %d keep the card busy for %v; below %s from now on", first, grain, below)
-
-	// Two processes in each guest: one has work waiting while the other reads its result.
-	var running sync.WaitGroup
-	compute := func(b *fixture, seconds int) {
-		for range 2 {
-			running.Go(func() {
-				r, err := b.run("primes", below, strconv.Itoa(seconds))
-				if err != nil {
-					t.Errorf("%v", err)
-				}
-				t.Log(strings.TrimSpace(r.Output))
-			})
-		}
-	}
-	working := func(since books, guests ...int) func() bool {
-		return func() bool {
-			now := f.look()
-			for _, g := range guests {
-				if now.busy[g]-since.busy[g] < 2*time.Second {
-					return false
-				}
-			}
-			return true
-		}
-	}
-	const seconds = 30
-	share := func(want float64) {
-		begun := f.look()
-		compute(f.beds[0], seconds)
-		compute(f.beds[1], seconds)
-		require.Eventually(t, working(begun, 0, 1), time.Minute, 50*time.Millisecond)
-		from := f.look()
-		to := from
-		for to.at.Sub(from.at) < seconds/2*time.Second {
-			time.Sleep(100 * time.Millisecond)
-			to = f.look()
-		}
-		a, b := to.busy[0]-from.busy[0], to.busy[1]-from.busy[1]
-		got := float64(a) / float64(a+b)
-		t.Logf("in %v the card worked %v for a and %v for b: %.1f %%", to.at.Sub(from.at), a, b, 100*got)
-		require.InDelta(t, want, got, 0.03)
-		running.Wait()
-	}
-	share(1.0 / 2)
-	_, err := server.Set(ctx, "b", api.SetRequest{Options: "weight=200"})
-	require.NoError(t, err)
-	share(1.0 / 3)
-
-	begun := f.look()
-	compute(f.beds[1], 10)
-	require.Eventually(t, working(begun, 1), time.Minute, 50*time.Millisecond)
-	mark := f.beds[0].mark()
-	_, _ = f.beds[0].run("stopped", "endless") // whatever Mesa makes of it
-	require.Contains(t, texts(f.beds[0].logAfter(mark)), "killed!")
-	running.Wait()
-	s, err := f.Status(ctx)
-	require.NoError(t, err)
-	require.EqualValues(t, 1, s.GPUs[0].Counts["runaways"])
-	require.Zero(t, s.GPUs[1].Counts["runaways"])
-	require.Zero(t, s.GPUs[1].Counts["mmu_faults"])
-	_, err = f.beds[0].run("primes", below)
-	require.NoError(t, err, "another program of the same guest")
-
-	// The power of a guest fails while its program runs.
-	compute(f.beds[1], 5)
-	before = f.look()
-	running.Go(func() { _, _ = f.beds[0].run("stopped", "endless") })
-	require.Eventually(t, func() bool { return f.look().busy[0] > before.busy[0] }, time.Minute, 10*time.Millisecond)
-	f.beds[0].VM.Kill()
-	running.Wait()
-	require.Eventually(t, func() bool {
-		s, err = f.Status(ctx)
-		return err == nil && !s.GPUs[0].Attached
-	}, time.Minute, 50*time.Millisecond)
-	for i, gpu := range s.GPUs {
-		require.Empty(t, gpu.Quarantine, fairNames[i])
-		require.Zero(t, gpu.Counts["card_timeouts"], fairNames[i])
-	}
 }

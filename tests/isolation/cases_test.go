@@ -185,7 +185,7 @@ var widths = []int{4, 1, 2, 8, 3, 16}
 // TestGateRegisters writes and reads every declared register, and some between
 // them, in every width.
 func TestGateRegisters(t *testing.T) {
-	w := ward(t, mapped(t))
+	w := ward(t)
 	rng := rand.New(rand.NewPCG(3, 4))
 	targets := w.targets()
 	for i, off := range registers() {
@@ -208,7 +208,7 @@ func TestGateRegisters(t *testing.T) {
 // TestGateOffsets writes and reads at every offset of the registers, in the release
 // suite. It calls the device: a message for each would take minutes.
 func TestGateOffsets(t *testing.T) {
-	w := ward(t, mapped(t))
+	w := ward(t)
 	rng := rand.New(rand.NewPCG(5, 6))
 	targets := w.targets()
 	got := make([]byte, 64<<10)

@@ -18,7 +18,7 @@
 // each is detected.
 //
 // make test tries each case at half of the targets, with combinations that have all pairs
-// of options; make test-release tries all.
+// of options; make test-release tries each at all targets, with every ninth combination too.
 //
 // A Ward owns its goroutines (servers, the victim's) and ends them in Close. Its
 // lock guards the list of violations.

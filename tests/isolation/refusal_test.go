@@ -13,7 +13,7 @@ import (
 // victim; the attacker's own registers report the error, and its channel continues when its
 // driver has handled it.
 func TestRefusedMethods(t *testing.T) {
-	w := ward(t, mapped(t))
+	w := ward(t)
 	g := w.Attacker.Guest
 	require.NoError(t, g.Reset())
 	s, err := g.NewSpace()

@@ -21,29 +21,23 @@ type victim struct {
 	err        error
 }
 
-func newVictim(socket string, cfg guest.Config) (*victim, error) {
-	c, err := rig.NewCopier(socket, cfg, 1)
-	if err != nil {
+func newVictim(socket string, cfg guest.Config) (v *victim, err error) {
+	v = &victim{stop: make(chan struct{}), done: make(chan struct{})}
+	if v.Copier, err = rig.NewCopier(socket, cfg, 1); err != nil {
 		return nil, err
 	}
-	v := &victim{Copier: c, stop: make(chan struct{}), done: make(chan struct{})}
-	if err := v.settle(); err != nil {
-		return nil, errors.Join(err, c.Close())
+	if v.untouched, err = v.AllocVRAM(4 << 20); err != nil {
+		return nil, err
+	}
+	if v.untouchedRAM, err = v.AllocRAM(512 << 10); err != nil {
+		return nil, err
+	}
+	copy(v.untouchedRAM.Data, secrets)
+	if err := v.Copy(); err != nil { // then the card has seen its tables
+		return nil, err
 	}
 	go v.run()
 	return v, nil
-}
-
-// settle allocates what it never touches, and waits until the card has seen its tables.
-func (v *victim) settle() (err error) {
-	if v.untouched, err = v.AllocVRAM(4 << 20); err != nil {
-		return err
-	}
-	if v.untouchedRAM, err = v.AllocRAM(512 << 10); err != nil {
-		return err
-	}
-	copy(v.untouchedRAM.Data, secrets)
-	return v.Copy()
 }
 
 // pause is the victim's rest after a copy, so that the attacker has the processors.

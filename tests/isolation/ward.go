@@ -8,6 +8,9 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/card"
@@ -67,63 +70,47 @@ func (ignoreEvents) RunlistError()                    {}
 func (ignoreEvents) Done(bool)                        {}
 
 // NewWard makes a ward with GPUs of these options on a card of the configuration.
-func NewWard(c options.Combination, cfg testserver.SharedConfig) (w *Ward, err error) {
-	w = &Ward{options: c}
-	if cfg.Limits, err = c.Limits(); err != nil {
-		return nil, err
-	}
+func NewWard(t testing.TB, c options.Combination, cfg testserver.SharedConfig) *Ward {
+	t.Helper()
+	w := &Ward{options: c}
+	var err error
+	cfg.Limits, err = c.Limits()
+	require.NoError(t, err)
 	cfg.Card = soft.Config{VRAM: cardVRAM, Watch: w.watch}
-	if w.Shared, err = testserver.NewSharedWith(cfg); err != nil {
-		return nil, err
-	}
-	if err := w.build(); err != nil {
-		return nil, errors.Join(err, w.Close())
-	}
-	return w, nil
-}
+	w.Shared, err = testserver.NewSharedWith(cfg)
+	require.NoError(t, err)
 
-func (w *Ward) build() (err error) {
-	remaining, err := w.formerOwners()
-	if err != nil {
-		return err
-	}
-	if w.bystander, err = w.Agg.AddGuest(aggregator.GuestConfig{Name: "bystander", VRAM: 8 << 20, Tables: 2 << 20}, ignoreEvents{}); err != nil {
-		return err
-	}
+	remaining := w.formerOwners(t)
+	w.bystander, err = w.Agg.AddGuest(aggregator.GuestConfig{Name: "bystander", VRAM: 8 << 20, Tables: 2 << 20}, ignoreEvents{})
+	require.NoError(t, err)
 	w.own(w.bystander)
 	for _, name := range []string{"attacker", "victim"} {
 		gpu, err := w.options.GPU(name, guestVRAM)
-		if err != nil {
-			return err
-		}
+		require.NoError(t, err)
 		e, err := w.Add(gpu)
-		if err != nil {
-			return err
-		}
+		require.NoError(t, err)
 		w.own(e.Guest)
 	}
 	w.Endpoint = w.GPUs[0]
-	if err := remove(remaining); err != nil {
-		return err
-	}
-	if err := w.hide(); err != nil {
-		return err
-	}
-	if w.victim, err = newVictim(w.GPUs[1].Socket, w.client(2<<20)); err != nil {
-		return err
-	}
+	remove(t, remaining...)
+	w.hide(t)
+	w.victim, err = newVictim(w.GPUs[1].Socket, w.client())
+	require.NoError(t, err)
 	w.keep("the victim's memory", part(w.GPUs[1].Guest.Extents(), w.victim.untouched.Addr, w.victim.untouched.Size))
 	w.keepAsIs("the victim's page tables", w.GPUs[1].Guest.Tables())
 	if w.Driver != nil {
 		w.keepAsIs("the aggregator's own tables", w.Driver.Fixed())
 	}
-	return w.arm()
+	g, err := guest.Attach(context.Background(), w.Endpoint.Socket, w.client())
+	require.NoError(t, err)
+	w.Attacker, err = hostile.New(g)
+	require.NoError(t, err)
+	w.Attacker.Seen = func(act hostile.Action, p []byte) { w.look(fmt.Sprintf("read by %v", act.Kind), p) }
+	return w
 }
 
 // client attaches as a guest's QEMU would.
-func (w *Ward) client(ram uint64) guest.Config {
-	return guest.Config{RAM: ram, Map: w.options.Maps()}
-}
+func (w *Ward) client() guest.Config { return guest.Config{RAM: 2 << 20, Map: w.options.Maps()} }
 
 // part returns where n bytes at addr of a guest's memory lie on the card.
 func part(list []vram.Extent, addr, n uint64) (out []card.Run) {
@@ -161,12 +148,12 @@ func (w *Ward) keepAsIs(what string, list []card.Run) {
 
 // formerOwners spreads the secret over the whole card and gives back three of four
 // pieces, so that the next owners' memory is scattered. The rest stays until then.
-func (w *Ward) formerOwners() (remaining []*aggregator.Guest, err error) {
+func (w *Ward) formerOwners(t testing.TB) (remaining []*aggregator.Guest) {
 	var leave []*aggregator.Guest
 	for i := 0; ; i++ {
 		g, err := w.Agg.AddGuest(aggregator.GuestConfig{Name: fmt.Sprintf("former%d", i), VRAM: 9 << 20, Tables: 2 << 20, Channels: 1}, ignoreEvents{})
 		if err != nil {
-			break
+			break // the card is full
 		}
 		for _, e := range g.Extents() { // one page of eight: every owner gets some
 			for off := uint64(0); off < e.Size; off += 8 * shadowpt.SmallPage {
@@ -179,16 +166,14 @@ func (w *Ward) formerOwners() (remaining []*aggregator.Guest, err error) {
 			remaining = append(remaining, g)
 		}
 	}
-	return remaining, remove(leave)
+	remove(t, leave...)
+	return remaining
 }
 
-func remove(list []*aggregator.Guest) error {
+func remove(t testing.TB, list ...*aggregator.Guest) {
 	for _, g := range list {
-		if err := g.Remove(); err != nil {
-			return err
-		}
+		require.NoError(t, g.Remove())
 	}
-	return nil
 }
 
 // secrets is the secret, repeated; checks compare pieces of its size.
@@ -200,50 +185,28 @@ func (w *Ward) fill(at, n uint64) {
 	}
 }
 
-// hide fills the bystander's memory and page tables, and unowned memory.
-func (w *Ward) hide() error {
+// hide fills the bystander's memory and page tables, unowned memory, and the card's memory after each
+// of the attacker's extents.
+func (w *Ward) hide(t testing.TB) {
 	w.keep("the bystander's memory", runs(w.bystander))
 	w.keep("the bystander's page tables", w.bystander.Tables())
 	g, err := w.Agg.AddGuest(aggregator.GuestConfig{Name: "unused", VRAM: 8 << 20, Channels: 1}, ignoreEvents{})
-	if err != nil {
-		return err
-	}
+	require.NoError(t, err)
 	w.free = runs(g)
-	if err := g.Remove(); err != nil {
-		return err
-	}
+	remove(t, g)
 	w.keep("unowned memory", w.free)
-	return w.hideBehind()
-}
 
-// hideBehind fills the card memory after each of the attacker's extents.
-func (w *Ward) hideBehind() error {
 	taken := slices.Concat(runs(w.bystander), w.bystander.Tables(), w.free)
 	for _, g := range w.GPUs {
 		taken = append(taken, slices.Concat(runs(g.Guest), g.Guest.Tables())...)
 	}
 	for _, e := range w.Endpoint.Guest.Extents() {
 		behind := card.Run{Addr: e.Card + e.Size, Size: shadowpt.BigPage}
-		if slices.ContainsFunc(taken, func(r card.Run) bool {
-			return behind.Addr < r.Addr+r.Size && r.Addr < behind.Addr+behind.Size
-		}) {
-			return fmt.Errorf("isolation: card memory at %#x after the attacker's is in use", behind.Addr)
+		for _, r := range taken {
+			require.False(t, behind.Addr < r.Addr+r.Size && r.Addr < behind.Addr+behind.Size, "card memory at %#x after the attacker's is in use", behind.Addr)
 		}
 		w.keep("unowned memory", []card.Run{behind})
 	}
-	return nil
-}
-
-func (w *Ward) arm() error {
-	g, err := guest.Attach(context.Background(), w.Endpoint.Socket, w.client(2<<20))
-	if err != nil {
-		return err
-	}
-	if w.Attacker, err = hostile.New(g); err != nil {
-		return err
-	}
-	w.Attacker.Seen = func(act hostile.Action, p []byte) { w.look(fmt.Sprintf("read by %v", act.Kind), p) }
-	return nil
 }
 
 // report notes a violation, the first few of them.

@@ -1,127 +1,67 @@
-// Package options lists the ways to share a card: each value of each option of shadowing,
-// mapping and scheduling.
-//
-// [Axes] lists the options. [All] has every combination that package config accepts;
-// [Pairs] is a small part of it that has every pair of values. The tests run random
-// programs with them.
+// Package options lists the ways to share a card: how tables are shadowed, which windows clients map, and
+// how guests take turns. Tests run random programs and attacks with them.
 package options
 
 import (
 	"fmt"
 	"strings"
-	"sync"
 
 	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/sched"
 	"github.com/umbra-gpu/umbra/cmd/config"
-	"github.com/umbra-gpu/umbra/cmd/parts"
 	"github.com/umbra-gpu/umbra/cmd/serve"
+	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
-// An Axis is an option with its values, or one part of a list with "" for its
-// absence.
-type Axis struct {
-	Key   string // of a GPU, or of the card's scheduler
-	Words []string
+// A Combination is one value of each option.
+type Combination struct {
+	Shadow    shadowpt.Policy
+	Map       aperture.Map
+	Scheduler string // as a user writes it
 }
-
-const (
-	mapKey       = "bar-map"
-	schedulerKey = "scheduler.policy"
-)
-
-// Axes are the options. The first words of all together are the plainest set-up.
-var Axes = [...]Axis{
-	{"shadow.sync", []string{"flush", "lazy", "eager"}},
-	{"shadow.scan", []string{"full", "incremental"}},
-	{mapKey, part(aperture.MapBAR1)},
-	{mapKey, part(aperture.MapBAR3)},
-	{mapKey, part(aperture.MapPRAMIN)},
-	{mapKey, part(aperture.MapROM)},
-	{schedulerKey, schedulers()},
-}
-
-func part(m aperture.Map) []string { return []string{"", m.String()} }
-
-func schedulers() []string {
-	words := []string{config.SchedulerOff}
-	for p := sched.None; p <= sched.DFQ; p++ {
-		words = append(words, p.String())
-	}
-	return words
-}
-
-// A Combination is one value of each option, as its index.
-type Combination [len(Axes)]int
 
 // Oracle traps everything, reads all tables at each invalidate, and submits immediately.
-var Oracle Combination
+var Oracle = Combination{shadowpt.Policy{Sync: shadowpt.SyncFlush, Scan: shadowpt.ScanFull}, aperture.MapNone, config.SchedulerOff}
 
-// texts returns the combination's options as a user would write them, by key.
-func (c Combination) texts() (keys []string, of map[string]string) {
-	of = make(map[string]string)
-	for i, a := range Axes {
-		was, ok := of[a.Key]
-		if !ok {
-			keys = append(keys, a.Key)
-		}
-		of[a.Key] = strings.Trim(was+","+a.Words[c[i]], ",")
-	}
-	if of[mapKey] == "" {
-		of[mapKey] = aperture.MapNone.String()
-	}
-	return keys, of
-}
+// Mapped maps everything and is the default otherwise, without a scheduler.
+var Mapped = Combination{Map: aperture.MapAll, Scheduler: config.SchedulerOff}
 
 func (c Combination) String() string {
-	keys, of := c.texts()
-	words := make([]string, len(keys))
-	for i, k := range keys {
-		words[i] = strings.ReplaceAll(of[k], ",", "+")
-	}
-	return strings.Join(words, " ")
+	return fmt.Sprintf("%v %v %s %s", c.Shadow.Sync, c.Shadow.Scan, strings.ReplaceAll(c.Map.String(), ",", "+"), c.Scheduler)
 }
 
-// Config returns the configuration of a card with one GPU of that name.
-func (c Combination) Config(name string) (*config.Config, error) {
-	cfg := config.Default()
-	text := fmt.Sprintf("name=%s,socket=%s.sock,vram=%v", name, name, config.Size(64<<20))
-	keys, of := c.texts()
-	for _, k := range keys {
-		if k == schedulerKey {
-			cfg.Scheduler.Policy = of[k]
-		} else {
-			text += fmt.Sprintf(",%s=%s", k, of[k])
-		}
-	}
-	if err := cfg.AddGPU("--gpu", text); err != nil {
-		return nil, err
-	}
-	return cfg, cfg.Check()
-}
-
-// All lists every combination that package config accepts, the last option
-// changing fastest.
-var All = sync.OnceValue(func() (list []Combination) {
-	var c Combination
-	for i := len(c); i >= 0; {
-		if i == len(c) {
-			if _, err := c.Config("a"); err == nil {
-				list = append(list, c)
+// All lists every combination.
+func All() (list []Combination) {
+	for _, p := range shadowpt.Policies() {
+		for m := aperture.MapNone; m <= aperture.MapAll; m++ {
+			list = append(list, Combination{p, m, config.SchedulerOff})
+			for s := sched.None; s <= sched.DFQ; s++ {
+				list = append(list, Combination{p, m, s.String()})
 			}
-		}
-		if i--; i < 0 {
-			break
-		}
-		if c[i]++; c[i] < len(Axes[i].Words) {
-			i = len(c)
-		} else {
-			c[i] = 0
 		}
 	}
 	return list
-})
+}
+
+// Few lists some combinations that together have every pair of values.
+func Few() (list []Combination) {
+	const n, step = 27, 183 // found by trying
+	all := All()
+	for i := range n {
+		list = append(list, all[i*step%len(all)])
+	}
+	return list
+}
+
+// Bare lists the combinations that need nothing optional of a card: all is trapped, and work
+// is submitted immediately.
+func Bare() (list []Combination) {
+	for _, p := range shadowpt.Policies() {
+		list = append(list, Combination{p, aperture.MapNone, config.SchedulerOff})
+	}
+	return list
+}
 
 // Find returns the combination with that text.
 func Find(name string) (Combination, error) {
@@ -133,46 +73,40 @@ func Find(name string) (Combination, error) {
 	return Oracle, fmt.Errorf("no combination %q; one is %q", name, Oracle)
 }
 
-// Bare lists the combinations that need nothing optional of a card: all is trapped, and work
-// is submitted immediately.
-func Bare() (list []Combination) {
-	for _, c := range All() {
-		if _, of := c.texts(); !c.Maps() && of[schedulerKey] == config.SchedulerOff {
-			list = append(list, c)
-		}
+// config is a card with one GPU of that name.
+func (c Combination) config(name string) (*config.Config, error) {
+	cfg := config.Default()
+	cfg.Scheduler.Policy = c.Scheduler
+	text := fmt.Sprintf("name=%s,socket=%s.sock,vram=64MiB,shadow.sync=%v,shadow.scan=%v,bar-map=%v", name, name, c.Shadow.Sync, c.Shadow.Scan, c.Map)
+	if err := cfg.AddGPU("--gpu", text); err != nil {
+		return nil, err
 	}
-	return list
+	return cfg, cfg.Check()
 }
 
 // Limits returns the limits and the scheduler of a card for such GPUs.
 func (c Combination) Limits() (aggregator.Options, error) {
-	l, err := c.Config("a")
+	l, err := c.config("a")
 	if err != nil {
 		return aggregator.Options{}, err
 	}
-	return parts.Limits(l)
+	return serve.LimitsOf(l)
 }
 
 // GPU returns such a GPU with vram bytes, and the rest in proportion.
 func (c Combination) GPU(name string, vram uint64) (serve.GPUConfig, error) {
-	l, err := c.Config(name)
+	l, err := c.config(name)
 	if err != nil {
 		return serve.GPUConfig{}, err
 	}
-	g, err := parts.GPU(&l.GPUs[0])
+	g, err := serve.GPUOf(&l.GPUs[0])
 	s := &g.Share
 	s.VRAM, s.Tables, s.Channels, s.Guaranteed = vram, 0, 0, 0
 	return g, err
 }
 
-func (c Combination) maps() aperture.Map {
-	_, of := c.texts()
-	m, _ := aperture.ParseMap(of[mapKey])
-	return m
-}
-
 // Maps reports whether clients map anything, and so wait for each write.
-func (c Combination) Maps() bool { return c.maps() != aperture.MapNone }
+func (c Combination) Maps() bool { return c.Map != aperture.MapNone }
 
 // Windows reports whether clients map windows into VRAM, so that pages move.
-func (c Combination) Windows() bool { return c.maps()&^aperture.MapROM != 0 }
+func (c Combination) Windows() bool { return c.Map&^aperture.MapROM != 0 }

@@ -59,7 +59,7 @@ func (m *Machine) Alloc(p Place) (*Buffer, error) {
 			return nil, fmt.Errorf("no system memory left for a buffer of %d bytes", p.Size)
 		}
 		b.offset = r.Addr
-		target, addr = shadowpt.SystemCoherent, r.Addr-m.cfg.VRAM+busAddress
+		target, addr = shadowpt.SystemCoherent, r.Addr-cardMemory+busAddress
 	}
 	b.mem = m.mem[b.offset:][:p.Size]
 	if err := m.space.set(p.VA, p.Size, p.page(), shadowpt.PTE{Valid: true, Target: target, Addr: addr, Kind: p.Kind}); err != nil {

@@ -3,10 +3,7 @@ package shim
 import (
 	"encoding/binary"
 	"fmt"
-	"maps"
 	"math"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -15,7 +12,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/interp"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/isa"
 	"github.com/umbra-gpu/umbra/devmodel/guest/push"
 )
@@ -27,8 +23,8 @@ type stage struct {
 	code, data, words, args *Buffer
 }
 
-func newStage(t *testing.T, cfg Config) *stage {
-	s := &stage{m: machine(t, cfg)}
+func newStage(t *testing.T) *stage {
+	s := &stage{m: machine(t, Config{})}
 	var err error
 	s.ch, err = s.m.NewChannel()
 	require.NoError(t, err)
@@ -136,9 +132,8 @@ func short(t *testing.T, code []uint64) []uint64 {
 }
 
 // TestDirectedPrograms: programs give what is computed by hand, also in short forms.
-func TestDirectedPrograms(t *testing.T) { runDirected(t, newStage(t, Config{})) }
-
-func runDirected(t *testing.T, s *stage) {
+func TestDirectedPrograms(t *testing.T) {
+	s := newStage(t)
 	for _, p := range directed {
 		code, err := isa.Assemble(before + p.text + after)
 		if !assert.NoError(t, err, p.text) {
@@ -158,55 +153,3 @@ func runDirected(t *testing.T, s *stage) {
 		}
 	}
 }
-
-// TestEveryFormRuns: each form that can run does so in a recording or in a directed program, or there
-// is a reason why not.
-func TestEveryFormRuns(t *testing.T) {
-	ran := make(map[*isa.Form]bool)
-	cfg := Config{Ran: func(forms map[*isa.Form]uint64) {
-		for f := range forms {
-			ran[f] = true
-		}
-	}}
-	files, err := filepath.Glob("testdata/*.rec")
-	require.NoError(t, err)
-	for _, name := range files {
-		f, err := os.Open(name)
-		require.NoError(t, err)
-		r, err := ReadRecording(f)
-		require.NoError(t, err)
-		require.NoError(t, f.Close())
-		require.NoError(t, Replay(machine(t, cfg), r))
-	}
-	runDirected(t, newStage(t, cfg))
-	idle := maps.Clone(idleForms)
-	for _, f := range isa.Forms() {
-		why, listed := idle[f.Value]
-		delete(idle, f.Value)
-		if interp.Implements(f) && !listed {
-			assert.True(t, ran[f], "no program of the gate has %q, %#016x: write one, or give a reason in idleForms", f, f.Value)
-		}
-		assert.False(t, listed && ran[f], "%q ran; delete it from idleForms, where it is for %s", f, why)
-	}
-	require.Empty(t, idle, "no forms have these values")
-	t.Logf("%d of %d forms ran, %d are idle", len(ran), len(isa.Forms()), len(idleForms))
-}
-
-// idleForms are forms that can be executed and that no program here has, by value.
-var idleForms = map[uint64]string{
-	0x507e000000000205: "a sum of 64 bits, whose result has an unknown size: it stops the program by name",
-	0xa000000000000005: "locks of global memory, which stop the program by name",
-	0xe800000000000005: "locks of global memory, which stop the program by name",
-
-	0x8000001f: breakpoint, 0x8000003f: breakpoint, 0x8000005f: breakpoint, 0x8000007f: breakpoint,
-	0xd000000000000007: breakpoint, 0xd000000000004007: breakpoint, 0xd000000000008007: breakpoint, 0xd00000000000c007: breakpoint,
-
-	0xd800400100000005: unit, 0xf000000000000005: unit,
-	0x8000000000000006: unit, 0x9000000000000006: unit, 0xa000000000000006: unit,
-	0xb000000000000006: unit, 0xc000000000000006: unit, 0xe000000000000006: unit,
-}
-
-const (
-	breakpoint = "breakpoints, which stop the program by name"
-	unit       = "the texture and surface units, which have tests of their own"
-)

@@ -13,14 +13,13 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync/atomic"
 
 	"github.com/umbra-gpu/umbra/cmd/lab/fetch"
 )
 
 // sources are the preloaded library, and what programs of ours include.
 //
-//go:embed preload/shim.c programs/*.h programs/*.c random/host/random.c
+//go:embed preload/shim.c programs/*.h programs/*.c
 var sources embed.FS
 
 // Host is where programs run: a Debian system in a folder, and a folder of work.
@@ -155,25 +154,16 @@ func (h *Host) Run(ctx context.Context, p Program) (*Recording, error) {
 	if p.Device == PoCL {
 		env = append(env, "OCL_ICD_VENDORS=pocl.icd", "POCL_CACHE_DIR="+fetch.WorkDir)
 	}
-	var recorder atomic.Pointer[Recorder] // each process's connection has a goroutine
-	end := func() error { return nil }
+	var s *Server
 	if p.Device != OurCard {
 		env = append(env, "LIBGL_ALWAYS_SOFTWARE=1")
 	} else {
 		const socket = "card"
-		s, err := Listen(filepath.Join(h.work, socket), p.Config)
-		if err != nil {
+		var err error
+		if s, err = Listen(filepath.Join(h.work, socket), p.Config, p.Record); err != nil {
 			return nil, err
 		}
-		if p.Record {
-			s.Tap = func(m *Machine) Tap {
-				r := NewRecorder(m)
-				recorder.Store(r)
-				return r
-			}
-		}
 		go s.Serve()
-		end = s.Close
 		env = append(env, "UMBRA_SHIM="+path.Join(fetch.WorkDir, socket), "NOUVEAU_CHIPSET=c0", "MESA_LOADER_DRIVER_OVERRIDE=nouveau",
 			"LD_PRELOAD="+h.lib+":libnouveau_noop_drm_shim.so")
 		if p.Config.Idle {
@@ -190,16 +180,16 @@ func (h *Host) Run(ctx context.Context, p Program) (*Recording, error) {
 		cmd.Stdout = cmd.Stderr
 	}
 	err := cmd.Run()
-	if p.Device == OurCard {
-		err = blame(err, said.Bytes())
+	if s != nil {
+		err = errors.Join(blame(err, said.Bytes()), s.Close())
 	}
-	if err = errors.Join(err, end()); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("%s: %w", p.Argv[0], err)
 	}
-	r := recorder.Load()
-	if r == nil {
+	if s == nil || s.recorder.Load() == nil {
 		return nil, nil
 	}
-	r.Recording.Program, r.Recording.Mesa = strings.Join(p.Argv, " "), h.mesa.Version
-	return &r.Recording, nil
+	r := &s.recorder.Load().Recording
+	r.Program, r.Mesa = strings.Join(p.Argv, " "), h.mesa.Version
+	return r, nil
 }

@@ -15,7 +15,7 @@ import (
 // Kernel carries out one process's requests to nouveau, on a Machine.
 type Kernel struct {
 	machine   *Machine
-	tap       Tap            // may be nil
+	recorder  *Recorder      // may be nil
 	addresses vram.Allocator // free GPU addresses
 	buffers   map[uint32]*gem
 	last      uint32 // handle
@@ -27,15 +27,6 @@ type gem struct {
 	handle, domain, tileMode, tileFlags uint32
 }
 
-// Tap sees what a program does with the card.
-type Tap interface {
-	Alloc(*Buffer)
-	Free(*Buffer)
-	// Before and After are called around each submission to a channel.
-	Before(channel int, list []Push) error
-	After() error
-}
-
 const (
 	// firstAddress leaves a program's null pointer, with offsets, unmapped.
 	firstAddress = 1 << 20
@@ -45,8 +36,8 @@ const (
 )
 
 // NewKernel returns the kernel of a process without buffers.
-func NewKernel(m *Machine, tap Tap) *Kernel {
-	k := &Kernel{machine: m, tap: tap, buffers: make(map[uint32]*gem)}
+func NewKernel(m *Machine, recorder *Recorder) *Kernel {
+	k := &Kernel{machine: m, recorder: recorder, buffers: make(map[uint32]*gem)}
 	k.addresses.Release(card.Run{Addr: firstAddress, Size: windowsFirst - firstAddress},
 		card.Run{Addr: windowsEnd, Size: ownFirst - windowsEnd})
 	return k
@@ -98,9 +89,9 @@ func (k *Kernel) getParam(arg, _ []byte) error {
 	var v uint64
 	switch binary.LittleEndian.Uint64(arg) {
 	case paramFBSize:
-		v = k.machine.cfg.VRAM
+		v = cardMemory
 	case paramAGPSize:
-		v = k.machine.cfg.System
+		v = systemMemory
 	case paramTimer:
 		v = k.machine.gpu.Time()
 	case paramGraphUnits:
@@ -160,8 +151,8 @@ func (k *Kernel) newBuffer(size, align uint64, domain uint32) (*gem, error) {
 		g.domain = domainVRAM
 	}
 	k.buffers[g.handle] = g
-	if k.tap != nil {
-		k.tap.Alloc(b)
+	if k.recorder != nil {
+		k.recorder.alloc(b)
 	}
 	return g, nil
 }
@@ -211,8 +202,8 @@ func (k *Kernel) close(arg, _ []byte) error {
 		return unix.ENOENT
 	}
 	delete(k.buffers, handle)
-	if k.tap != nil {
-		k.tap.Free(g.Buffer)
+	if k.recorder != nil {
+		k.recorder.free(g.Buffer)
 	}
 	if err := k.machine.Free(g.Buffer); err != nil {
 		return err
@@ -237,8 +228,8 @@ func (k *Kernel) pushbuf(arg, rest []byte) error {
 		return unix.EINVAL
 	}
 	buffers, parts := rest[:nb*pushbufBuffer], rest[nb*pushbufBuffer:]
-	binary.LittleEndian.PutUint64(arg[48:], k.machine.cfg.VRAM)
-	binary.LittleEndian.PutUint64(arg[56:], k.machine.cfg.System)
+	binary.LittleEndian.PutUint64(arg[48:], cardMemory)
+	binary.LittleEndian.PutUint64(arg[56:], systemMemory)
 	list := make([]Push, np)
 	for i := range list {
 		p := parts[i*pushbufPart:]
@@ -257,16 +248,8 @@ func (k *Kernel) pushbuf(arg, rest []byte) error {
 	if np == 0 { // a question for what is available
 		return nil
 	}
-	if k.tap != nil {
-		if err := k.tap.Before(int(channel), list); err != nil {
-			return err
-		}
+	if k.recorder != nil {
+		return k.recorder.run(int(channel), list)
 	}
-	if err := k.machine.channels[channel].Run(list); err != nil {
-		return err
-	}
-	if k.tap != nil {
-		return k.tap.After()
-	}
-	return nil
+	return k.machine.channels[channel].Run(list)
 }

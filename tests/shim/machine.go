@@ -21,13 +21,11 @@ import (
 
 // Config describes a Machine. Zero values are the defaults.
 type Config struct {
-	VRAM   uint64        // bytes of the card's memory, default 1 GiB
-	System uint64        // bytes of system memory that the card reaches, default 1 GiB
-	Limit  time.Duration // for one submission, default one minute
+	Limit time.Duration // for one submission, default one minute
 	// Idle makes a card whose engines do nothing: the control that every test must fail on.
 	Idle bool
-	// Launched, if not nil, sees each launch of a program, with what memory holds then.
-	Launched func(m *Machine, l *sm.Launch)
+	// Launched, if not nil, sees each launch of a program.
+	Launched func(*sm.Launch)
 	// Ran, if not nil, sees what each launch that ended well executed: warp instructions by form.
 	Ran func(map[*isa.Form]uint64)
 	// AllowNotExecuted lets a program go on whose launches, draws or blits the card stores
@@ -36,8 +34,10 @@ type Config struct {
 }
 
 const (
-	tableMemory = 32 << 20
-	busAddress  = 0x1_0000_0000 // of system memory
+	cardMemory   = 1 << 30
+	systemMemory = 1 << 30 // that the card reaches
+	tableMemory  = 32 << 20
+	busAddress   = 0x1_0000_0000 // of system memory
 )
 
 // Machine is a software card and memory. One file of shared memory has all buffers: those in
@@ -60,7 +60,6 @@ type Machine struct {
 
 // NewMachine starts a card.
 func NewMachine(cfg Config) (m *Machine, err error) {
-	cfg.VRAM, cfg.System = cmp.Or(cfg.VRAM, 1<<30), cmp.Or(cfg.System, 1<<30)
 	cfg.Limit = cmp.Or(cfg.Limit, time.Minute)
 	m = &Machine{cfg: cfg, buffers: make(map[uint64]*Buffer)}
 	defer func() {
@@ -73,22 +72,20 @@ func NewMachine(cfg Config) (m *Machine, err error) {
 		return m, err
 	}
 	m.file = os.NewFile(uintptr(fd), "memory")
-	size := cfg.VRAM + cfg.System
-	if err = m.file.Truncate(int64(size)); err != nil {
+	const size = cardMemory + systemMemory
+	if err = m.file.Truncate(size); err != nil {
 		return m, err
 	}
-	if m.mem, err = unix.Mmap(fd, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_NORESERVE); err != nil {
+	if m.mem, err = unix.Mmap(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_NORESERVE); err != nil {
 		return m, err
 	}
-	gf100 := soft.Config{VRAM: cfg.VRAM, DisableEngines: cfg.Idle, ProgramFault: m.programFault, Ran: cfg.Ran}
-	gf100.Processors = runtime.NumCPU() // there is no guest beside
-	if cfg.Launched != nil {
-		gf100.Launched = func(l *sm.Launch) { cfg.Launched(m, l) }
-	}
-	if m.card, err = soft.New(gf100); err != nil {
+	if m.card, err = soft.New(soft.Config{
+		VRAM: cardMemory, DisableEngines: cfg.Idle, ProgramFault: m.programFault, Ran: cfg.Ran, Launched: cfg.Launched,
+		Processors: runtime.NumCPU(), // there is no guest beside
+	}); err != nil {
 		return m, err
 	}
-	if err = m.card.MapDMA(busAddress, card.Mapping{Mem: m.mem[cfg.VRAM:], Write: true}); err != nil {
+	if err = m.card.MapDMA(busAddress, card.Mapping{Mem: m.mem[cardMemory:], Write: true}); err != nil {
 		return m, err
 	}
 	if m.gpu, err = driver.New(m.card, driver.Options{Timeout: 5 * time.Second}); err != nil {
@@ -100,7 +97,7 @@ func NewMachine(cfg Config) (m *Machine, err error) {
 	if m.space, err = newSpace(m.share); err != nil {
 		return m, err
 	}
-	m.system.Release(card.Run{Addr: cfg.VRAM, Size: cfg.System})
+	m.system.Release(card.Run{Addr: cardMemory, Size: systemMemory})
 	return m, nil
 }
 
@@ -116,7 +113,7 @@ func (m *Machine) Close() error {
 		m.gpu.Close()
 	}
 	if m.card != nil {
-		m.card.UnmapDMA(busAddress, m.cfg.System)
+		m.card.UnmapDMA(busAddress, systemMemory)
 		errs = append(errs, m.card.Close())
 	}
 	if m.mem != nil {

@@ -83,7 +83,7 @@ func (c *Comparison) Run(ctx context.Context) ([]Measured, error) {
 		}
 		list[i], times[i] = Measured{Workload: w, Median: make(Times), Fastest: make(Times)}, make(map[string][]float64)
 		cfg := Config{
-			Launched: func(*Machine, *sm.Launch) { list[i].Launches++ },
+			Launched: func(*sm.Launch) { list[i].Launches++ },
 			Ran: func(forms map[*isa.Form]uint64) {
 				for _, n := range forms {
 					list[i].WarpInstructions += n

@@ -9,7 +9,10 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/umbra-gpu/umbra/cmd/lab/fetch"
@@ -57,29 +60,16 @@ type PiglitResult struct {
 // compile it for a card, and one that does nothing fails it.
 func (r *PiglitResult) Counts() bool { return r.Software == "pass" && r.Idle == "fail" }
 
-// PiglitDevice is what a test runs on.
-type PiglitDevice struct {
-	device string
-	config Config
-}
-
-// The devices of a PiglitResult.
-var (
-	PiglitCard     = PiglitDevice{OurCard, Config{}}
-	PiglitIdle     = PiglitDevice{OurCard, Config{Idle: true}}
-	PiglitSoftware = PiglitDevice{"llvmpipe", Config{}}
-)
-
 // piglitLimit is for a test on one device.
 const piglitLimit = 3 * time.Minute
 
-// PiglitOn runs a test on a device. It returns the result, and what stopped the program if that is
+// piglitOn runs a test on a device. It returns the result, and what stopped the program if that is
 // known.
-func (h *Host) PiglitOn(ctx context.Context, test string, on PiglitDevice) (result, why string, err error) {
+func (h *Host) piglitOn(ctx context.Context, test, device string, cfg Config) (result, why string, err error) {
 	limited, cancel := context.WithTimeout(ctx, piglitLimit)
 	defer cancel()
 	var out bytes.Buffer
-	_, _ = h.Run(limited, Program{Argv: PiglitCommand(test), Env: PiglitEnv, Device: on.device, Config: on.config, Output: &out, Errors: &out})
+	_, _ = h.Run(limited, Program{Argv: PiglitCommand(test), Env: PiglitEnv, Device: device, Config: cfg, Output: &out, Errors: &out})
 	if ctx.Err() != nil {
 		return "", "", ctx.Err()
 	}
@@ -121,44 +111,51 @@ func PiglitVerdict(output string) string {
 // Piglit runs a test on all devices, until it is known that it does not count. It begins where a test
 // is fastest.
 func (h *Host) Piglit(ctx context.Context, test string) (r PiglitResult, err error) {
-	if r.Idle, _, err = h.PiglitOn(ctx, test, PiglitIdle); err != nil || r.Idle != "fail" {
+	if r.Idle, _, err = h.piglitOn(ctx, test, OurCard, Config{Idle: true}); err != nil || r.Idle != "fail" {
 		return r, err
 	}
-	if r.Software, _, err = h.PiglitOn(ctx, test, PiglitSoftware); err != nil || r.Software != "pass" {
+	if r.Software, _, err = h.piglitOn(ctx, test, Renderer, Config{}); err != nil || r.Software != "pass" {
 		return r, err
 	}
-	r.Card, r.Why, err = h.PiglitOn(ctx, test, PiglitCard)
+	r.Card, r.Why, err = h.piglitOn(ctx, test, OurCard, Config{})
 	return r, err
 }
 
-// PiglitReason is why a test need not pass.
-type PiglitReason struct {
-	// Class is "nothing" if the test says nothing of a card, "mesa" if Mesa's compiler makes a wrong
-	// program of it, or "card" if ours is wrong.
-	Class string
-	Text  string
+// PiglitEach calls f with the index of each test and a host that is free, until the context ends.
+func PiglitEach(ctx context.Context, hosts []*Host, tests []string, f func(h *Host, i int)) {
+	var next atomic.Int64
+	var working sync.WaitGroup
+	for _, h := range hosts {
+		working.Go(func() {
+			for i := int(next.Add(1) - 1); i < len(tests) && ctx.Err() == nil; i = int(next.Add(1) - 1) {
+				f(h, i)
+			}
+		})
+	}
+	working.Wait()
 }
 
 //go:embed testdata/piglit.txt
 var piglitReasons string
 
-// PiglitReasons has the tests that need not pass with Mesa 25.
-func PiglitReasons() (map[string]PiglitReason, error) {
-	list := make(map[string]PiglitReason)
-	var reason PiglitReason
+// PiglitReasons has the tests that need not pass with Mesa 25, each with the class of its reason: "nothing"
+// if the test says nothing of a card, "mesa" if Mesa's compiler makes a wrong program of it, or "card" if
+// ours is wrong.
+func PiglitReasons() (map[string]string, error) {
+	list := make(map[string]string)
+	class := ""
 	for n, line := range strings.Split(piglitReasons, "\n") {
 		switch {
 		case line == "" || line[0] == '#':
 		case line[0] == '[':
-			class, text, ok := strings.Cut(line[1:], "] ")
-			if !ok || class != "nothing" && class != "mesa" && class != "card" {
+			class, _, _ = strings.Cut(line[1:], "] ")
+			if !slices.Contains([]string{"nothing", "mesa", "card"}, class) {
 				return nil, fmt.Errorf("testdata/piglit.txt:%d: want [nothing], [mesa] or [card], and a reason", n+1)
 			}
-			reason = PiglitReason{class, text}
-		case list[line].Class != "":
+		case list[line] != "":
 			return nil, fmt.Errorf("testdata/piglit.txt:%d: %s was there before", n+1, line)
 		default:
-			list[line] = reason
+			list[line] = class
 		}
 	}
 	return list, nil

@@ -1,45 +1,37 @@
 package shim
 
-// Recorder is a Tap that records.
+// Recorder records what a program does with a machine that is fresh.
 type Recorder struct {
 	Recording Recording
+	machine   *Machine
 	image     *image
 }
 
-// NewRecorder records what happens on a machine that is fresh.
-func NewRecorder(m *Machine) *Recorder { return &Recorder{image: newImage(m)} }
+// NewRecorder begins a recording.
+func NewRecorder(m *Machine) *Recorder { return &Recorder{machine: m, image: newImage(m)} }
 
-// next begins a step.
-func (r *Recorder) next() *Step {
-	r.Recording.Steps = append(r.Recording.Steps, Step{})
-	return &r.Recording.Steps[len(r.Recording.Steps)-1]
-}
+func (r *Recorder) add(s Step) { r.Recording.Steps = append(r.Recording.Steps, s) }
 
-// Alloc implements Tap.
-func (r *Recorder) Alloc(b *Buffer) {
+func (r *Recorder) alloc(b *Buffer) {
 	r.image.add(b)
-	s := r.next()
-	s.Alloc = append(s.Alloc, b.Place)
+	r.add(Step{Alloc: []Place{b.Place}})
 }
 
-// Free implements Tap.
-func (r *Recorder) Free(b *Buffer) {
+func (r *Recorder) free(b *Buffer) {
 	r.image.remove(b)
-	s := r.next()
-	s.Free = append(s.Free, b.VA)
+	r.add(Step{Free: []uint64{b.VA}})
 }
 
-// Before implements Tap.
-func (r *Recorder) Before(channel int, list []Push) (err error) {
-	s := r.next()
-	s.Channel, s.Submit = channel, list
-	s.Wrote, err = r.image.changes()
-	return err
-}
-
-// After implements Tap.
-func (r *Recorder) After() (err error) {
-	s := &r.Recording.Steps[len(r.Recording.Steps)-1]
+// run runs a submission on a channel.
+func (r *Recorder) run(channel int, list []Push) (err error) {
+	s := Step{Channel: channel, Submit: list}
+	if s.Wrote, err = r.image.changes(); err != nil {
+		return err
+	}
+	if err := r.machine.channels[channel].Run(list); err != nil {
+		return err
+	}
 	s.Expected, err = r.image.changes()
+	r.add(s)
 	return err
 }

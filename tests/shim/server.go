@@ -4,29 +4,29 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
 
 // Server gives each process that connects a Kernel on a card of its own.
 type Server struct {
-	// Tap, if not nil, returns what sees a process's use of its card.
-	Tap func(*Machine) Tap
-
 	cfg      Config
+	record   bool
+	recorder atomic.Pointer[Recorder] // of the process that came last
 	listener *net.UnixListener
 	serving  sync.WaitGroup
 	mu       sync.Mutex
 	errs     []error
 }
 
-// Listen starts a server on a socket.
-func Listen(path string, cfg Config) (*Server, error) {
+// Listen starts a server on a socket, which may record what processes do.
+func Listen(path string, cfg Config, record bool) (*Server, error) {
 	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
 	if err != nil {
 		return nil, err
 	}
-	return &Server{cfg: cfg, listener: l}, nil
+	return &Server{cfg: cfg, record: record, listener: l}, nil
 }
 
 // Serve serves processes until Close.
@@ -64,14 +64,15 @@ func (s *Server) serve(conn *net.UnixConn) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
-	var tap Tap
-	if s.Tap != nil {
-		tap = s.Tap(m)
+	var recorder *Recorder
+	if s.record {
+		recorder = NewRecorder(m)
+		s.recorder.Store(recorder)
 	}
 	if _, _, err := conn.WriteMsgUnix([]byte{0}, unix.UnixRights(int(m.file.Fd())), nil); err != nil {
 		return nil // the process is gone
 	}
-	k := NewKernel(m, tap)
+	k := NewKernel(m, recorder)
 	packet := make([]byte, maxPacket)
 	for {
 		n, err := conn.Read(packet)

@@ -3,16 +3,13 @@ package shim
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
-	"math"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm"
@@ -55,28 +52,6 @@ func TestRecordings(t *testing.T) {
 	}
 }
 
-// checkLaunch holds what real Mesa makes of our programs against their sources.
-func checkLaunch(t *testing.T, m *Machine, l *sm.Launch, program string) {
-	if size, ok := map[string][2]uint32{"saxpy": {16, 64}, "reduce": {8, 128}, "loop": {8, 32}, "primes": {64, 64}}[program]; ok {
-		assert.Equal(t, [2][3]uint32{{size[0], 1, 1}, {size[1], 1, 1}}, [2][3]uint32{l.Grid, l.Block})
-		assert.Equal(t, program == "reduce", l.Shared >= 128*4)
-	}
-	assert.NotZero(t, l.Registers)
-	exit := []byte{0xe7, 0x1d, 0, 0, 0, 0, 0, 0x80}
-	at := l.Program
-	for word := m.At(at, 8); word != nil && !bytes.Equal(word, exit); word = m.At(at, 8) {
-		at += 8
-	}
-	assert.NotNil(t, m.At(at, 8), "no program at %#x", l.Program)
-	assert.True(t, l.Constants[0].Bound)
-	arguments := m.At(l.Constants[0].Address, 24)
-	assert.NotNil(t, m.At(binary.LittleEndian.Uint64(arguments), 4), "the first argument is a buffer")
-	if program == "saxpy" {
-		assert.EqualValues(t, []any{float32(3), uint32(1000)},
-			[]any{math.Float32frombits(binary.LittleEndian.Uint32(arguments[16:])), binary.LittleEndian.Uint32(arguments[20:])})
-	}
-}
-
 // TestPrograms: programs of ours run with both versions of Debian's Mesa on the card. What they record
 // replays.
 func TestPrograms(t *testing.T) {
@@ -113,7 +88,7 @@ func runOurs(t *testing.T, ctx context.Context, host *Host, file, name string, c
 		require.Error(t, err, "the program does not notice a card that does nothing")
 	}
 	launches := 0
-	r, err := run(OurCard, Config{Launched: func(m *Machine, l *sm.Launch) { launches++; checkLaunch(t, m, l, name) }})
+	r, err := run(OurCard, Config{Launched: func(*sm.Launch) { launches++ }})
 	require.Equal(t, name != "copies", launches > 0)
 	require.NoError(t, err, "%s", &output)
 	require.NoError(t, Replay(machine(t, Config{}), r))
@@ -135,29 +110,5 @@ func TestBlame(t *testing.T) {
 		require.Equal(t, blamed, errors.Is(blame(failed, []byte(said)), ErrMesa), said)
 		require.ErrorIs(t, blame(failed, []byte(said)), failed)
 		require.NoError(t, blame(nil, []byte(said)), "the program did without it")
-	}
-}
-
-// TestRandomKernels: stock Mesa's code for our card gives what Mesa's renderer gives.
-func TestRandomKernels(t *testing.T) {
-	scale.ReleaseOnly(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
-	defer cancel()
-	for _, version := range []string{"25", "26"} {
-		host := newTestHost(t, ctx, (*fetch.Cache).Mesa, version)
-		kernels, err := host.NewKernels(ctx)
-		require.NoError(t, err)
-		compared := 0
-		for seed := range uint64(8) {
-			if _, err := kernels.Compare(ctx, 1000+seed, 6, Config{}); !errors.Is(err, ErrMesa) {
-				require.NoError(t, err, "Mesa %s", version)
-				compared++
-			}
-		}
-		require.Greater(t, compared, 4)
-		const vectors = "kernel void k0(global ushort4 *to, global ushort4 *from, global uint *sums) { *to += *from; }"
-		_, _, err = kernels.Run(ctx, vectors, 1, Program{Device: OurCard})
-		require.ErrorIs(t, err, ErrMesa)
-		require.ErrorContains(t, err, "unknown nir_op")
 	}
 }

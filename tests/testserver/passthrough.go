@@ -22,11 +22,8 @@ import (
 
 // Config is the set-up. Machine.Sockets is filled in.
 type Config struct {
-	Card    soft.Config
-	Windows passthrough.Config
-	// Device makes the served device, to count or to add functions; nil is
-	// serve.NewPassThrough.
-	Device    func(*soft.Card) vfiouser.Device
+	Card      soft.Config
+	Windows   passthrough.Config
 	Machine   lab.Config
 	Transport serve.Make // nil is serve.Native
 }
@@ -34,8 +31,8 @@ type Config struct {
 // PassThrough is a card that a machine has attached to.
 type PassThrough struct {
 	Card   *soft.Card
-	Device *serve.Device // nil if Config.Device made another
-	VM     *lab.VM       // of the latest Boot, nil before the first
+	Device *serve.Device
+	VM     *lab.VM // of the latest Boot, nil before the first
 
 	cfg    Config
 	dir    string
@@ -64,18 +61,12 @@ func (s *PassThrough) serve() (err error) {
 	if s.dir, err = os.MkdirTemp("", "umbra-"); err != nil {
 		return err
 	}
-	var device vfiouser.Device
-	if s.cfg.Device == nil {
-		s.Device = serve.NewPassThrough(s.Card, s.cfg.Windows)
-		device = s.Device
-	} else {
-		device = s.cfg.Device(s.Card)
-	}
+	s.Device = serve.NewPassThrough(s.Card, s.cfg.Windows)
 	by, listening := s.cfg.Transport, make(chan struct{})
 	if by == nil {
 		by = serve.Native
 	}
-	t, err := by(device, vfiouser.Options{Listening: func() { close(listening) }})
+	t, err := by(s.Device, vfiouser.Options{Listening: func() { close(listening) }})
 	if err != nil {
 		return errors.Join(err, os.RemoveAll(s.dir))
 	}
@@ -111,18 +102,6 @@ func (s *PassThrough) Boot(ctx context.Context) error {
 	}
 	s.VM = vm
 	return nil
-}
-
-// Start is New and Boot.
-func Start(ctx context.Context, cfg Config) (*PassThrough, error) {
-	s, err := New(cfg)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.Boot(ctx); err != nil {
-		return nil, errors.Join(err, s.Close())
-	}
-	return s, nil
 }
 
 // Close ends the machine, the server and the card.

@@ -60,20 +60,6 @@ type Endpoint struct {
 	Socket string
 }
 
-// NewShared makes a card and n virtual GPUs of vram bytes each.
-func NewShared(cardCfg soft.Config, n int, vram uint64) (*Shared, error) {
-	s, err := NewSharedWith(SharedConfig{Card: cardCfg})
-	if err != nil {
-		return nil, err
-	}
-	for i := range n {
-		if err := s.AddGPU(aggregator.GuestConfig{Name: fmt.Sprintf("gpu%d", i), VRAM: vram}); err != nil {
-			return nil, errors.Join(err, s.Close())
-		}
-	}
-	return s, nil
-}
-
 // NewSharedWith makes a card without guests.
 func NewSharedWith(cfg SharedConfig) (s *Shared, err error) {
 	s = new(Shared)
@@ -105,20 +91,10 @@ func NewSharedWith(cfg SharedConfig) (s *Shared, err error) {
 	return s, nil
 }
 
-// AddGPU makes one more virtual GPU with this share.
-func (s *Shared) AddGPU(share aggregator.GuestConfig) error {
-	_, err := s.Add(serve.GPUConfig{Share: share})
-	return err
-}
-
 // Add makes one more virtual GPU. Its socket is found for it.
 func (s *Shared) Add(cfg serve.GPUConfig) (*Endpoint, error) {
 	cfg.Socket = filepath.Join(s.dir, cfg.Share.Name+".sock")
-	l, err := vfiouser.Listen(cfg.Socket)
-	if err != nil {
-		return nil, err
-	}
-	v, err := s.shared.Add(cfg, l)
+	v, err := s.shared.Add(cfg)
 	if err != nil {
 		return nil, err
 	}

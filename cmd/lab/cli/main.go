@@ -32,15 +32,8 @@ A guest with the GPU of umbra serve --gpu name=a,socket=/tmp/a.sock,vram=256MiB:
 	eval "$(go run ./cmd/lab/cli command -socket /tmp/a.sock)"
 	go run ./cmd/lab/cli call /tmp/a.agent.sock modprobe nouveau    # in another terminal
 
-lab boot -h lists the flags, lab call -h shows the form of arguments.
-`
-
-var fetchUsage = `lab fetch [version...]
-
-fetches QEMU and kernels into the cache folder (~/.cache/umbra, or UMBRA_CACHE) and
-builds guest images. Without versions it fetches all of ` + strings.Join(lab.Kernels, ", ") + `.
-
-	lab fetch 6.12
+lab boot -h lists the flags, lab call -h shows the form of arguments. lab fetch without
+versions fetches all that tests run on, into the cache folder (~/.cache/umbra, or UMBRA_CACHE).
 `
 
 func main() {
@@ -60,15 +53,11 @@ func (l *list) String() string     { return strings.Join(*l, " ") }
 func (l *list) Set(v string) error { *l = append(*l, v); return nil }
 
 func run(ctx context.Context, args []string) error {
-	if len(args) == 0 || isHelp(args[0]) {
+	if len(args) == 0 || isHelp(args[0]) || args[0] == "fetch" && len(args) > 1 && isHelp(args[1]) {
 		fmt.Print(usage)
 		return nil
 	}
 	if args[0] == "fetch" {
-		if len(args) > 1 && isHelp(args[1]) {
-			fmt.Print(fetchUsage)
-			return nil
-		}
 		if len(args) > 1 && strings.HasPrefix(args[1], "-") {
 			return fmt.Errorf("fetch: %s: takes kernel versions only, such as 6.12", args[1])
 		}

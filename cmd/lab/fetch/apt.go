@@ -1,16 +1,14 @@
 package fetch
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -25,13 +23,9 @@ type apt struct {
 	root string
 }
 
-// openApt writes the configuration and sees to the package lists.
-func (c *Cache) openApt(ctx context.Context) (*apt, error) {
-	return c.openAptAt(ctx, c.path("apt"), sourcesList)
-}
-
-// openAptAt is openApt with a state of its own at root, and other lists.
-func (c *Cache) openAptAt(ctx context.Context, root string, lists func(m mirror, keyring string) string) (*apt, error) {
+// openApt writes the configuration and sees to the package lists. sources are lines of kind,
+// suite: {"deb", "trixie"}.
+func (c *Cache) openApt(ctx context.Context, root string, sources ...[2]string) (*apt, error) {
 	for _, tool := range []string{"apt-get", "apt-cache", "dpkg", "dpkg-deb"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			return nil, fmt.Errorf("%s is needed to fetch Debian packages: %w; without apt, set %s and %s to files of your own", tool, err, EnvQEMU, EnvKernel)
@@ -41,12 +35,12 @@ func (c *Cache) openAptAt(ctx context.Context, root string, lists func(m mirror,
 	if err != nil {
 		return nil, err
 	}
-	a := &apt{c: c, root: root}
-	keyring, err := a.keyring(ctx)
+	a := &apt{c: c, root: c.path(root)}
+	keyring, err := c.keyring(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if err := a.write(ctx, lists(m, keyring)); err != nil {
+	if err := a.write(ctx, sourcesList(m, keyring, sources)); err != nil {
 		return nil, err
 	}
 	if a.listsAge() > listsFresh {
@@ -87,53 +81,46 @@ func (a *apt) write(ctx context.Context, sources string) error {
 	return nil
 }
 
-// sourcesList names the suites: 6.1 is bookworm's kernel, 6.12 trixie's, later
-// ones and QEMU are in trixie's backports.
-func sourcesList(m mirror, keyring string) string {
+// sourcesList names the suites, with those of security updates where there is a mirror of them.
+func sourcesList(m mirror, keyring string, sources [][2]string) string {
 	var b strings.Builder
-	line := func(uri, suite string) {
-		fmt.Fprintf(&b, "deb [arch=amd64 signed-by=%s] %s %s main\n", strings.ReplaceAll(keyring, " ", "%20"), uri, suite)
+	line := func(kind, uri, suite string) {
+		fmt.Fprintf(&b, "%s [arch=amd64 signed-by=%s] %s %s main\n", kind, strings.ReplaceAll(keyring, " ", "%20"), uri, suite)
 	}
-	for _, suite := range []string{bookworm, trixie, trixie + "-backports"} {
-		line(m.main, suite)
-	}
-	if m.security != "" {
-		line(m.security, bookworm+"-security")
-		line(m.security, trixie+"-security")
+	for _, s := range sources {
+		line(s[0], m.main, s[1])
+		if m.security != "" && s[0] == "deb" && !strings.HasSuffix(s[1], "-backports") {
+			line(s[0], m.security, s[1]+"-security")
+		}
 	}
 	return b.String()
 }
 
-var hostSetting = regexp.MustCompile(`^Acquire::(https?::|Retries |Check-|ForceIPv[46] |Max-ValidTime )`)
+var hostSetting = regexp.MustCompile(`(?m)^Acquire::(https?::|Retries |Check-|ForceIPv[46] |Max-ValidTime ).*\n`)
 
 // aptConf keeps apt away from the machine's state. APT_CONFIG is read before
 // everything else, so that Dir::Etc here also hides the machine's apt.conf.d
 // with its hooks.
 func aptConf(root, hostDump string) string {
-	var b strings.Builder
-	set := func(key, value string) { fmt.Fprintf(&b, "%s \"%s\";\n", key, value) }
-	set("Dir::Etc", filepath.Join(root, "etc"))
-	set("Dir::Etc::netrc", "/etc/apt/auth.conf")
-	set("Dir::Etc::netrcparts", "/etc/apt/auth.conf.d")
-	set("Dir::State", root)
-	set("Dir::State::lists", filepath.Join(root, "lists"))
-	set("Dir::State::status", filepath.Join(root, "status"))
-	set("Dir::Cache", filepath.Join(root, "cache"))
-	set("Dir::Cache::archives", filepath.Join(root, "cache/archives"))
-	set("Dir::Log", filepath.Join(root, "log"))
-	set("APT::Architecture", "amd64")
-	set("APT::Architectures", "amd64")
-	set("APT::Sandbox::User", "root") // no change of user, so no file needs another owner
-	set("Acquire::Languages", "none")
-	set("Acquire::Retries", "3")
-	// The lists are 20 MB packed, 110 MB unpacked.
-	set("Acquire::GzipIndexes", "true")
-	for line := range strings.Lines(hostDump) {
-		if hostSetting.MatchString(line) {
-			b.WriteString(line)
-		}
-	}
-	return b.String()
+	const own = `Dir::Etc "ROOT/etc";
+Dir::Etc::netrc "/etc/apt/auth.conf";
+Dir::Etc::netrcparts "/etc/apt/auth.conf.d";
+Dir::State "ROOT";
+Dir::State::lists "ROOT/lists";
+Dir::State::status "ROOT/status";
+Dir::Cache "ROOT/cache";
+Dir::Cache::archives "ROOT/cache/archives";
+Dir::Log "ROOT/log";
+APT::Architecture "amd64";
+APT::Architectures "amd64";
+// No change of user, so no file needs another owner.
+APT::Sandbox::User "root";
+Acquire::Languages "none";
+Acquire::Retries "3";
+// The lists are 20 MB packed, 110 MB unpacked.
+Acquire::GzipIndexes "true";
+`
+	return strings.ReplaceAll(own, "ROOT", root) + strings.Join(hostSetting.FindAllString(hostDump, -1), "")
 }
 
 func (a *apt) updatedFile() string { return filepath.Join(a.root, "updated") }
@@ -174,193 +161,99 @@ func (a *apt) run(ctx context.Context, dir, name string, args ...string) (string
 	return a.c.tool(ctx, dir, []string{"APT_CONFIG=" + filepath.Join(a.root, "apt.conf")}, name, args...)
 }
 
-// tool runs a program and returns its standard output; its error holds the
-// end of what the program said.
-func (c *Cache) tool(ctx context.Context, dir string, env []string, name string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), append(env, "LC_ALL=C", "DEBIAN_FRONTEND=noninteractive")...)
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // apt stops its helpers
-	cmd.WaitDelay = 5 * time.Second
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	if err := cmd.Run(); err != nil {
-		if ctx.Err() != nil {
-			return "", fmt.Errorf("%s: %w", name, context.Cause(ctx))
-		}
-		return "", fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, complaint(stderr.String(), stdout.String()))
-	}
-	return stdout.String(), nil
+// Environment variables that say where packages come from.
+const (
+	EnvMirror   = "UMBRA_DEBIAN_MIRROR"   // base address of a Debian mirror: what stands before "/dists/trixie"
+	EnvSecurity = "UMBRA_DEBIAN_SECURITY" // the same for security updates; optional
+	EnvKeyring  = "UMBRA_DEBIAN_KEYRING"  // file with the Debian archive's public keys
+)
+
+// mirror is where Debian's packages are.
+type mirror struct {
+	main     string // archive with the release and backports suites
+	security string // archive with the security suites; "" for none
+	from     string // who said so, for people
 }
 
-// complaint picks the lines that say what went wrong, or the last ones.
-func complaint(outputs ...string) string {
-	var errs, all []string
-	for _, o := range outputs {
-		for line := range strings.Lines(o) {
-			line = strings.TrimRight(line, "\n")
-			all = append(all, line)
-			if strings.HasPrefix(line, "E:") || strings.HasPrefix(line, "Err:") {
-				errs = append(errs, line)
-			}
+// The Debian releases that packages come from.
+const (
+	bookworm = "bookworm" // Debian 12: kernel 6.1
+	trixie   = "trixie"   // Debian 13: kernel 6.12; newer kernels and QEMU in its backports
+)
+
+// findMirror asks the environment, then the machine's own apt for its sources. Its error says what
+// to set: no address of a mirror is built in.
+func (c *Cache) findMirror(ctx context.Context) (m mirror, err error) {
+	if own := os.Getenv(EnvMirror); own != "" {
+		if !strings.Contains(own, ":/") {
+			return m, fmt.Errorf("%s=%q is not an address: it needs a scheme, as in http://HOST/debian", EnvMirror, own)
+		}
+		m = mirror{main: strings.TrimRight(own, "/"), from: EnvMirror}
+	} else {
+		targets, err := c.tool(ctx, "", nil, "apt-get", "indextargets", "--no-release-info", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT)", "Created-By: Packages")
+		if err != nil {
+			return m, fmt.Errorf("reading apt's sources: %w", err)
+		}
+		if m = pickMirror(targets); m.main == "" {
+			return m, fmt.Errorf("apt on this machine names no Debian mirror; set %s to the base address of one (what stands before /dists/%s) and run again", EnvMirror, trixie)
 		}
 	}
-	if len(errs) == 0 {
-		errs = all[max(0, len(all)-10):]
+	if s := os.Getenv(EnvSecurity); s != "" {
+		m.security = strings.TrimRight(s, "/")
 	}
-	return strings.Join(errs, "\n")
+	return m, nil
 }
 
-// stanza is what the mirror says of a package.
-type stanza struct {
-	Package
-	depends string
-}
+// An address of Debian's main component: it ends in the archive's own name, or is a file that lists
+// mirrors, as cloud images have it.
+var (
+	mainMirror     = regexp.MustCompile(`(?m)^(\S+/debian|mirror\+file:\S*debian\.list)/? \S+ main$`)
+	securityMirror = regexp.MustCompile(`(?m)^(\S+/debian-security|mirror\+file:\S*security\.list)/? \S+-security main$`)
+)
 
-// show describes packages, each in the version that is named, or the one that apt would install.
-func (a *apt) show(ctx context.Context, names ...string) ([]stanza, error) {
-	out, err := a.run(ctx, "", "apt-cache", append([]string{"show", "--no-all-versions"}, names...)...)
-	if err != nil {
-		return nil, err
+// pickMirror finds the archives' addresses among a machine's sources: lines of address, suite and
+// component. A wrong pick is harmless: its packages would lack Debian's signature.
+func pickMirror(targets string) (m mirror) {
+	if found := mainMirror.FindStringSubmatch(targets); found != nil {
+		m.main, m.from = found[1], "apt's sources"
 	}
-	return parseShow(out), nil
-}
-
-func parseShow(out string) (list []stanza) {
-	for text := range strings.SplitSeq(out, "\n\n") {
-		var s stanza
-		for line := range strings.Lines(text) {
-			switch key, value, _ := strings.Cut(strings.TrimRight(line, "\n"), ": "); key {
-			case "Package":
-				s.Name = value
-			case "Version":
-				s.Version = value
-			case "Size":
-				s.Size, _ = strconv.ParseInt(value, 10, 64) // only for people
-			case "Depends":
-				s.depends = value
-			}
-		}
-		if s.Name != "" {
-			list = append(list, s)
-		}
+	if found := securityMirror.FindStringSubmatch(targets); found != nil {
+		m.security = found[1]
 	}
-	return list
-}
-
-// download gets packages by exact version into dir, and says how it goes.
-func (a *apt) download(ctx context.Context, dir string, pkgs []Package) error {
-	args := []string{"download", "-q"}
-	var total int64
-	for _, p := range pkgs {
-		args = append(args, p.Name+"="+p.Version)
-		total += p.Size
-	}
-	stop := a.c.watch(dir, total)
-	defer stop()
-	_, err := a.run(ctx, dir, "apt-get", args...)
-	return err
-}
-
-// watch prints how much has arrived in dir, every few seconds, until stop.
-func (c *Cache) watch(dir string, total int64) (stop func()) {
-	if c.Progress == nil {
-		return func() {}
-	}
-	done, ended := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		t := time.NewTicker(3 * time.Second)
-		defer t.Stop()
-		for {
-			select {
-			case <-done:
-				return
-			case <-t.C:
-				if n, err := treeSize(dir); err == nil {
-					c.printf("  %s of %s", mb(n), mb(total))
-				}
-			}
-		}
-	}()
-	return func() { close(done); <-ended }
-}
-
-// unpack extracts each package in debs below root.
-func (c *Cache) unpack(ctx context.Context, debs, root string) error {
-	files, err := filepath.Glob(filepath.Join(debs, "*.deb"))
-	if err != nil {
-		return err
-	}
-	if len(files) == 0 {
-		return fmt.Errorf("apt-get succeeded but left no package in %s", debs)
-	}
-	if err := os.MkdirAll(root, 0o755); err != nil {
-		return err
-	}
-	for _, f := range files {
-		if _, err := c.tool(ctx, "", nil, "dpkg-deb", "-x", f, root); err != nil {
-			return err
-		}
-		if err := os.Remove(f); err != nil {
-			return err
-		}
-	}
-	return nil
+	return m
 }
 
 // keyring finds the public keys of Debian's archive. A machine that is not
 // Debian (Ubuntu) has them in a package of its own archive, which its apt can
 // download without installing it.
-func (a *apt) keyring(ctx context.Context) (string, error) {
+func (c *Cache) keyring(ctx context.Context) (string, error) {
 	if k := os.Getenv(EnvKeyring); k != "" {
 		if _, err := os.Stat(k); err != nil {
 			return "", fmt.Errorf("%s: %w", EnvKeyring, err)
 		}
 		return filepath.Abs(k)
 	}
-	own := a.c.path("keyring")
-	if k := keyringBelow("/"); k != "" {
-		return k, nil
-	}
-	if k := keyringBelow(own); k != "" {
-		return k, nil
-	}
 	const pkg = "debian-archive-keyring"
-	a.c.printf("keys of the Debian archive: package %s from this machine's own archive", pkg)
-	debs := a.c.path("tmp", "keyring")
-	if err := os.MkdirAll(debs, 0o755); err != nil {
-		return "", err
+	own := c.path("keyring")
+	find := func() string {
+		const name = "usr/share/keyrings/" + pkg + ".[gp]*"
+		return cmp.Or(firstMatch("/", name), firstMatch(own, name))
 	}
-	_, err := a.c.tool(ctx, debs, nil, "apt-get", "download", "-q", pkg)
-	if err == nil {
-		err = a.c.unpack(ctx, debs, own)
-	}
-	if err != nil {
-		return "", fmt.Errorf("no keys to check Debian's packages with: install %s, or set %s to a file that has them: %w", pkg, EnvKeyring, err)
-	}
-	if k := keyringBelow(own); k != "" {
+	if k := find(); k != "" {
 		return k, nil
 	}
-	return "", fmt.Errorf("package %s holds no keyring; set %s", pkg, EnvKeyring)
-}
-
-func keyringBelow(root string) string {
-	for _, name := range []string{"debian-archive-keyring.gpg", "debian-archive-keyring.pgp"} {
-		p := filepath.Join(root, "usr/share/keyrings", name)
-		if _, err := os.Stat(p); err == nil {
-			return p
-		}
+	c.printf("keys of the Debian archive: package %s from this machine's own archive", pkg)
+	debs := c.path("tmp", "keyring")
+	err := os.MkdirAll(debs, 0o755)
+	if err == nil {
+		_, err = c.tool(ctx, debs, nil, "apt-get", "download", "-q", pkg)
 	}
-	return ""
-}
-
-func exists(p string) bool {
-	_, err := os.Stat(p)
-	return !errors.Is(err, fs.ErrNotExist)
-}
-
-// newer compares two versions by Debian's order.
-func newer(ctx context.Context, a, b string) bool {
-	return exec.CommandContext(ctx, "dpkg", "--compare-versions", a, "gt", b).Run() == nil
+	if err == nil {
+		err = c.unpack(ctx, debs, own)
+	}
+	if k := find(); err == nil && k != "" {
+		return k, nil
+	}
+	err = cmp.Or(err, errors.New("the package has none"))
+	return "", fmt.Errorf("no keys to check Debian's packages with: install %s, or set %s to a file that has them: %w", pkg, EnvKeyring, err)
 }

@@ -22,10 +22,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"time"
 )
@@ -38,11 +36,7 @@ const EnvCache = "UMBRA_CACHE"
 type Cache struct {
 	Dir      string
 	Progress io.Writer // lines for a person who waits; nil for none
-	Offline  bool      // fail with ErrNotFetched in place of fetching or building
 }
-
-// ErrNotFetched means that something is missing in a cache that is Offline.
-var ErrNotFetched = errors.New("not fetched yet")
 
 // DefaultDir is the cache folder that the environment asks for.
 func DefaultDir() (string, error) {
@@ -54,13 +48,6 @@ func DefaultDir() (string, error) {
 		return "", fmt.Errorf("no cache folder: %w; set %s", err, EnvCache)
 	}
 	return filepath.Join(d, "umbra"), nil
-}
-
-// Package is one package that was unpacked.
-type Package struct {
-	Name    string `json:"name"`
-	Version string `json:"version"`
-	Size    int64  `json:"size"` // of the archive, bytes
 }
 
 func (c *Cache) path(elem ...string) string {
@@ -77,7 +64,7 @@ func (c *Cache) printf(format string, args ...any) {
 const stampFile = "stamp.json"
 
 // stamped reads the description of a finished folder, if there is one and it has these packages.
-func stamped(dir string, v any, packages ...string) bool {
+func stamped(dir string, v any, packages []string) bool {
 	data, err := os.ReadFile(filepath.Join(dir, stampFile))
 	var has struct{ Packages []Package }
 	if err != nil || json.Unmarshal(data, &has) != nil {
@@ -87,21 +74,18 @@ func stamped(dir string, v any, packages ...string) bool {
 	return !slices.ContainsFunc(packages, lacks) && json.Unmarshal(data, v) == nil
 }
 
-// make fills a new folder with fill, stamps it with what fill returns, and puts it in place of one
-// that lacks some of the packages. It returns at once when another process was quicker.
-func (c *Cache) make(ctx context.Context, dir string, stamp any, packages []string, fill func(tmp string) error) error {
-	if c.Offline {
-		return ErrNotFetched
-	}
-	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
-		return fmt.Errorf("packages can be fetched for linux/amd64 only, this is %s/%s; set %s and %s to files of your own", runtime.GOOS, runtime.GOARCH, EnvQEMU, EnvKernel)
+// make sees to a folder with these packages, and reads its description, stamp. If there is none, or
+// one that lacks packages, fill fills a new one and completes the stamp. what names it for people.
+func (c *Cache) make(ctx context.Context, what, dir string, stamp any, packages []string, fill func(tmp string) error) error {
+	if stamped(dir, stamp, packages) {
+		return nil
 	}
 	unlock, err := Lock(ctx, c.path("fetch.lock"), func() { c.printf("waiting for another process that fills %s", c.Dir) })
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	if stamped(dir, stamp, packages...) {
+	if stamped(dir, stamp, packages) { // another process was quicker
 		return nil
 	}
 	// We hold the lock, so a process that died left whatever is in tmp.
@@ -110,65 +94,35 @@ func (c *Cache) make(ctx context.Context, dir string, stamp any, packages []stri
 		return err
 	}
 	defer os.RemoveAll(tmp)
-	// apt's indexes of the lists are larger than the lists.
-	defer func() {
-		if digests, err := filepath.Glob(c.path("apt*", "cache", "*.bin")); err == nil {
-			for _, f := range digests {
-				os.Remove(f)
-			}
-		}
-	}()
+	defer c.forgetIndexes()
 	out := filepath.Join(tmp, "out")
 	if err := os.MkdirAll(out, 0o755); err != nil {
 		return err
 	}
 	start := time.Now()
+	c.printf("fetching %s", what)
 	if err := fill(tmp); err != nil {
-		return err
+		return fmt.Errorf("fetching %s: %w", what, err)
 	}
 	data, err := json.MarshalIndent(stamp, "", "\t")
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(out, stampFile), append(data, '\n'), 0o644); err != nil {
-		return err
-	}
-	if err := os.RemoveAll(dir); err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+	err = os.WriteFile(filepath.Join(out, stampFile), append(data, '\n'), 0o644)
+	if err = errors.Join(err, os.RemoveAll(dir), os.MkdirAll(filepath.Dir(dir), 0o755)); err != nil {
 		return err
 	}
 	if err := os.Rename(out, dir); err != nil {
 		return err
 	}
-	size, err := treeSize(dir)
-	if err != nil {
-		return err
-	}
-	c.printf("done in %.0f s: %s (%s)", time.Since(start).Seconds(), dir, mb(size))
+	c.printf("done in %.0f s: %s (%s)", time.Since(start).Seconds(), dir, mb(treeSize(dir)))
 	return nil
 }
 
-func treeSize(dir string) (int64, error) {
-	var n int64
-	err := filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil // a finished download that moved on
-		}
-		if err != nil || !d.Type().IsRegular() {
-			return err
-		}
-		info, err := d.Info()
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		if err == nil {
-			n += info.Size()
-		}
-		return err
-	})
-	return n, err
+// forgetIndexes removes apt's indexes of its lists, which are larger than the lists.
+func (c *Cache) forgetIndexes() {
+	indexes, _ := filepath.Glob(c.path("apt*", "cache", "*.bin"))
+	for _, f := range indexes {
+		os.Remove(f)
+	}
 }
-
-func mb(n int64) string { return fmt.Sprintf("%.1f MB", float64(n)/1e6) }

@@ -25,7 +25,7 @@ func TestMakeOnce(t *testing.T) {
 	for range 8 {
 		wg.Go(func() {
 			var k Kernel
-			err := c.make(t.Context(), dir, &k, nil, func(tmp string) error {
+			err := c.make(t.Context(), "it", dir, &k, nil, func(tmp string) error {
 				fills.Add(1)
 				k.Release = "one"
 				time.Sleep(20 * time.Millisecond)
@@ -40,43 +40,22 @@ func TestMakeOnce(t *testing.T) {
 	require.EqualValues(t, 1, fills.Load())
 }
 
-// A cache that is offline has what is there and asks for nothing else.
-func TestOffline(t *testing.T) {
-	t.Setenv(EnvQEMU, "")
-	t.Setenv(EnvKernel, "")
-	c := &Cache{Dir: t.TempDir(), Offline: true}
-	_, err := c.QEMU(t.Context())
-	require.ErrorIs(t, err, ErrNotFetched)
-	_, err = c.Kernel(t.Context(), "")
-	require.ErrorIs(t, err, ErrNotFetched)
-	_, err = c.LibVFIOUser(t.Context())
-	require.ErrorIs(t, err, ErrNotFetched)
-	left, err := os.ReadDir(c.Dir)
-	require.NoError(t, err)
-	require.Empty(t, left)
-	require.NoError(t, os.MkdirAll(c.path("kernels", DefaultKernel), 0o755))
-	require.NoError(t, os.WriteFile(c.path("kernels", DefaultKernel, stampFile), []byte(`{"release":"6.12.1"}`), 0o600))
-	k, err := c.Kernel(t.Context(), "")
-	require.NoError(t, err)
-	require.Equal(t, "6.12.1", k.Release)
-}
-
 // The remains of a failed fetch do not count as fetched.
 func TestMakeFails(t *testing.T) {
 	c := &Cache{Dir: t.TempDir()}
 	dir := c.path("thing")
 	var k Kernel
 	boom := errors.New("boom")
-	require.ErrorIs(t, c.make(t.Context(), dir, &k, nil, func(string) error { return boom }), boom)
+	require.ErrorIs(t, c.make(t.Context(), "it", dir, &k, nil, func(string) error { return boom }), boom)
 	require.False(t, exists(dir))
 
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "half"), 0o755))          // no stamp in it
 	require.NoError(t, os.MkdirAll(c.path("tmp", "out", "left behind"), 0o755)) // of a process that died
-	require.NoError(t, c.make(t.Context(), dir, &k, nil, func(string) error { return nil }))
+	require.NoError(t, c.make(t.Context(), "it", dir, &k, nil, func(string) error { return nil }))
 	require.False(t, exists(filepath.Join(dir, "half")))
 	require.False(t, exists(filepath.Join(dir, "left behind")))
 	require.False(t, exists(c.path("tmp")))
-	require.True(t, stamped(dir, &k))
+	require.True(t, stamped(dir, &k, nil))
 }
 
 // A folder that lacks a package is filled anew; one with more packages stays.
@@ -84,18 +63,18 @@ func TestMorePackages(t *testing.T) {
 	c := &Cache{Dir: t.TempDir()}
 	fill := func(names ...string) (filled bool) {
 		var m Mesa
-		require.NoError(t, c.make(t.Context(), c.path("thing"), &m, names, func(string) error {
+		require.NoError(t, c.make(t.Context(), "it", c.path("thing"), &m, names, func(string) error {
 			filled = true
 			for _, n := range names {
 				m.Packages = append(m.Packages, Package{Name: n, Version: "1"})
 			}
 			return nil
 		}))
-		require.True(t, stamped(c.path("thing"), &m, names...))
+		require.True(t, stamped(c.path("thing"), &m, names))
 		return filled
 	}
 	require.True(t, fill("mesa"))
-	require.False(t, stamped(c.path("thing"), new(Mesa), "mesa", "piglit"))
+	require.False(t, stamped(c.path("thing"), new(Mesa), []string{"mesa", "piglit"}))
 	require.True(t, fill("mesa", "piglit"))
 	require.False(t, fill("mesa"))
 }

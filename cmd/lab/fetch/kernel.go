@@ -10,6 +10,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -73,10 +74,8 @@ func (c *Cache) Kernel(ctx context.Context, version string) (Kernel, error) {
 	}
 	dir := c.path("kernels", version)
 	var k Kernel
-	if !stamped(dir, &k) {
-		if err := c.make(ctx, dir, &k, nil, func(tmp string) error { return c.fetchKernel(ctx, tmp, version, &k) }); err != nil {
-			return Kernel{}, fmt.Errorf("fetching Linux %s: %w", version, err)
-		}
+	if err := c.make(ctx, "Linux "+version, dir, &k, nil, func(tmp string) error { return c.fetchKernel(ctx, tmp, version, &k) }); err != nil {
+		return Kernel{}, err
 	}
 	k.Image, k.BzImage = filepath.Join(dir, "vmlinux"), filepath.Join(dir, "vmlinuz")
 	k.Modules = filepath.Join(dir, "modules", k.Release)
@@ -103,32 +102,41 @@ func (c *Cache) userKernel(ctx context.Context, image, release string) (Kernel, 
 			return k, nil
 		}
 	}
-	// The user may rebuild them at any time, so they are copied each time.
-	tree, err := kmod.Open(src)
-	if err != nil {
-		return Kernel{}, fmt.Errorf("%s: %w", EnvKernelModules, err)
-	}
-	mods, err := tree.Closure(GuestModules...)
-	if err != nil {
-		return Kernel{}, fmt.Errorf("%s: %w", EnvKernelModules, err)
-	}
 	unlock, err := Lock(ctx, c.path("fetch.lock"), nil)
 	if err != nil {
 		return Kernel{}, err
 	}
 	defer unlock()
+	// The user may rebuild them at any time, so they are copied each time.
 	k.Modules = c.path("kernels", "user", release)
 	if err := os.RemoveAll(k.Modules); err != nil {
 		return Kernel{}, err
 	}
+	if err := k.takeModules(src, k.Modules); err != nil {
+		return Kernel{}, fmt.Errorf("%s: %w", EnvKernelModules, err)
+	}
+	return k, nil
+}
+
+// takeModules copies what a guest needs of a kernel's modules.
+func (k *Kernel) takeModules(from, to string) error {
+	tree, err := kmod.Open(from)
+	if err != nil {
+		return err
+	}
+	mods, err := tree.Closure(GuestModules...)
+	if err != nil {
+		return err
+	}
+	k.Loadable = nil
 	for _, m := range mods {
 		k.Loadable = append(k.Loadable, m.Name)
 	}
-	return k, kmod.Install(k.Modules, mods)
+	return kmod.Install(to, mods)
 }
 
 func (c *Cache) fetchKernel(ctx context.Context, tmp, version string, k *Kernel) error {
-	a, err := c.openApt(ctx)
+	a, err := c.openApt(ctx, "apt", binaries...)
 	if err != nil {
 		return err
 	}
@@ -137,22 +145,21 @@ func (c *Cache) fetchKernel(ctx context.Context, tmp, version string, k *Kernel)
 		return err
 	}
 	err = a.refreshed(ctx, func() error {
-		k.Packages, err = a.kernelPackages(ctx, version)
+		list, err := a.run(ctx, "", "apt-cache", "pkgnames", "linux-")
 		if err != nil {
 			return err
 		}
-		k.Version = k.Packages[0].Version
-		var total int64
-		for _, p := range k.Packages {
-			total += p.Size
+		names, err := kernelPackages(ctx, strings.Fields(list), version)
+		if err != nil {
+			return err
 		}
-		c.printf("Linux %s: %s %s, %s", version, k.Packages[0].Name, k.Version, mb(total))
-		return a.download(ctx, debs, k.Packages)
+		k.Packages, err = a.get(ctx, debs, append([]string{"download", "-q"}, names...)...)
+		k.Version = versionOf(k.Packages, names[0])
+		return err
 	})
 	if err != nil {
 		return err
 	}
-	c.printf("Linux %s: unpacking, taking %s and what it needs", version, strings.Join(GuestModules, ", "))
 	root := filepath.Join(tmp, "root")
 	if err := c.unpack(ctx, debs, root); err != nil {
 		return err
@@ -168,113 +175,57 @@ var imagePackage = regexp.MustCompile(`^linux-image-([0-9][0-9.]*(?:[-+~][0-9a-z
 // series is the start of a version that people name.
 var series = regexp.MustCompile(`^[0-9]+\.[0-9]+`)
 
-// kernelCandidates are the packages of a version. Of one version the signed package comes first: it is
-// the one that people run.
-func kernelCandidates(names []string, version string) []string {
-	names = slices.DeleteFunc(slices.Clone(names), func(n string) bool {
-		m := imagePackage.FindStringSubmatch(n)
-		return m == nil || !matches(m[1], version)
-	})
-	slices.Sort(names)
-	return names
-}
-
-// kernelPart matches the packages newer kernels are split into.
-var kernelPart = regexp.MustCompile(`\b(linux-(?:base|binary|modules)-[0-9][^ ,]*) \(= ([^)]+)\)`)
-
-// kernelPackages lists the package of the newest kernel of a version, and the parts it was split into.
-func (a *apt) kernelPackages(ctx context.Context, version string) (out []Package, err error) {
-	list, err := a.run(ctx, "", "apt-cache", "pkgnames", "linux-image-")
-	if err != nil {
-		return nil, err
-	}
-	all := strings.Fields(list)
-	names := kernelCandidates(all, version)
-	if len(names) == 0 {
-		has := make(map[string]bool)
-		for _, n := range all {
-			if m := imagePackage.FindStringSubmatch(n); m != nil {
-				has[series.FindString(m[1])] = true
-			}
+// kernelPackages picks the packages of the newest kernel of a version: its image, and the parts that newer
+// kernels are split into. All have the kernel's version in their names.
+func kernelPackages(ctx context.Context, all []string, version string) ([]string, error) {
+	var best []string // the match of its image
+	has := make(map[string]bool)
+	for _, name := range slices.Sorted(slices.Values(all)) { // of one version the signed package, which people run, comes first
+		m := imagePackage.FindStringSubmatch(name)
+		if m == nil {
+			continue
 		}
+		has[series.FindString(m[1])] = true
+		if matches(m[1], version) && (best == nil || newer(ctx, m[1], best[1])) {
+			best = m
+		}
+	}
+	if best == nil {
 		return nil, fmt.Errorf("the mirror has no kernel %s; it has %s; set %s to a kernel of your own", version, strings.Join(slices.Sorted(maps.Keys(has)), ", "), EnvKernel)
 	}
-	images, err := a.show(ctx, names...)
-	if err != nil {
-		return nil, err
-	}
-	if len(images) == 0 {
-		return nil, fmt.Errorf("apt lists %s but no version of it", strings.Join(names, ", "))
-	}
-	best := images[0]
-	for _, s := range images {
-		if newer(ctx, s.Version, best.Version) {
-			best = s
+	names := []string{best[0]}
+	for _, part := range []string{"base", "binary", "modules"} {
+		name := "linux-" + part + "-" + best[1] + "-amd64"
+		if same := name + best[2]; slices.Contains(all, same) {
+			names = append(names, same)
+		} else if slices.Contains(all, name) {
+			names = append(names, name)
 		}
 	}
-	for queue := []stanza{best}; len(queue) > 0; queue = queue[1:] {
-		if p := queue[0].Package; slices.Contains(out, p) {
-			continue
-		} else {
-			out = append(out, p)
-		}
-		for _, m := range kernelPart.FindAllStringSubmatch(queue[0].depends, -1) {
-			part, err := a.show(ctx, m[1]+"="+m[2])
-			if err != nil {
-				return nil, err
-			}
-			queue = append(queue, part...)
-		}
-	}
-	return out, nil
+	return names, nil
+}
+
+// newer compares two versions by Debian's order.
+func newer(ctx context.Context, a, b string) bool {
+	return exec.CommandContext(ctx, "dpkg", "--compare-versions", a, "gt", b).Run() == nil
 }
 
 // collect takes the image and the modules out of an unpacked package.
-func (k *Kernel) collect(root, out string) error {
-	var image, modules string
-	for _, pattern := range []string{"boot/vmlinuz-*", "usr/lib/modules/*/vmlinuz", "lib/modules/*/vmlinuz"} {
-		if found, _ := filepath.Glob(filepath.Join(root, pattern)); len(found) == 1 {
-			image = found[0]
-		}
+func (k *Kernel) collect(root, out string) (err error) {
+	image := firstMatch(root, "boot/vmlinuz-*", "usr/lib/modules/*/vmlinuz", "lib/modules/*/vmlinuz")
+	modules := firstMatch(root, "usr/lib/modules/*/kernel", "lib/modules/*/kernel")
+	if image == "" || modules == "" {
+		return errors.New("the package holds no vmlinuz, or no modules")
 	}
-	if image == "" {
-		return errors.New("the package holds no vmlinuz")
-	}
-	release, err := imageRelease(image)
-	if err != nil {
+	if k.Release, err = imageRelease(image); err != nil {
 		return err
-	}
-	for _, dir := range []string{"usr/lib/modules", "lib/modules"} {
-		if d := filepath.Join(root, dir, release, "kernel"); exists(d) {
-			modules = filepath.Dir(d)
-		}
-	}
-	if modules == "" {
-		return fmt.Errorf("the package holds no modules for %s", release)
-	}
-	tree, err := kmod.Open(modules)
-	if err != nil {
-		return err
-	}
-	mods, err := tree.Closure(GuestModules...)
-	if err != nil {
-		return err
-	}
-	k.Release, k.Loadable = release, nil
-	for _, m := range mods {
-		k.Loadable = append(k.Loadable, m.Name)
 	}
 	elf, err := unpackImage(image)
 	if err != nil {
 		return err
 	}
-	if err := os.Rename(image, filepath.Join(out, "vmlinuz")); err != nil {
-		return err
-	}
-	if err := os.WriteFile(filepath.Join(out, "vmlinux"), elf, 0o644); err != nil {
-		return err
-	}
-	return kmod.Install(filepath.Join(out, "modules", release), mods)
+	err = errors.Join(os.Rename(image, filepath.Join(out, "vmlinuz")), os.WriteFile(filepath.Join(out, "vmlinux"), elf, 0o644))
+	return errors.Join(err, k.takeModules(filepath.Dir(modules), filepath.Join(out, "modules", k.Release)))
 }
 
 // unpackImage returns the ELF kernel inside a bzImage (Linux x86 boot protocol 2.08).

@@ -26,25 +26,21 @@ func TestMatches(t *testing.T) {
 	}
 }
 
-func TestKernelCandidates(t *testing.T) {
-	names := []string{
-		"linux-image-6.1.0-56-amd64", "linux-image-6.1.0-56-amd64-unsigned", "linux-image-6.1.0-56-cloud-amd64",
-		"linux-image-6.1.0-56-rt-amd64", "linux-image-6.1.0-56-amd64-dbg",
-		"linux-image-6.12.117+deb13-amd64", "linux-image-6.12.90+deb13.1-amd64", "linux-image-6.12.117+deb13-cloud-amd64",
-		"linux-image-7.2.12+deb13-amd64", "linux-image-amd64", "linux-image-cloud-amd64",
+func TestKernelPackages(t *testing.T) {
+	all := []string{
+		"linux-image-6.1.0-9-amd64", "linux-image-6.1.0-56-amd64-unsigned", "linux-image-6.1.0-56-amd64", "linux-image-6.1.0-57-cloud-amd64",
+		"linux-image-6.1.0-57-rt-amd64", "linux-image-6.1.0-57-amd64-dbg", "linux-image-amd64", "linux-image-cloud-amd64", "linux-base",
+		"linux-image-6.12.90+deb13.1-amd64", "linux-image-6.12.117+deb13-amd64", "linux-image-6.12.118+deb13-cloud-amd64",
+		"linux-image-7.2.12+deb13-amd64", "linux-base-7.2.12+deb13-amd64", "linux-binary-7.2.12+deb13-amd64", "linux-modules-7.2.12+deb13-amd64",
+		"linux-image-7.3.1+deb13-amd64-unsigned", "linux-binary-7.3.1+deb13-amd64-unsigned", "linux-modules-7.3.1+deb13-amd64",
 	}
-	require.Equal(t, names[0:2], kernelCandidates(names, "6.1"))
-	require.Equal(t, names[5:7], kernelCandidates(names, "6.12"))
-	require.Equal(t, names[8:9], kernelCandidates(names, "7.2"))
-	require.Empty(t, kernelCandidates(names, "7.3"))
-}
-
-func TestKernelPart(t *testing.T) {
-	depends := "dracut | initramfs-tools (>= 0.120+deb8u2), linux-base-7.2.12+deb13-amd64 (= 7.2.12-1~bpo13+1), linux-binary-7.2.12+deb13-amd64 (= 7.2.12-1~bpo13+1), linux-base (>= 4.12)"
-	m := kernelPart.FindAllStringSubmatch(depends, -1)
-	require.Len(t, m, 2)
-	require.Equal(t, "linux-base-7.2.12+deb13-amd64", m[0][1])
-	require.Equal(t, "7.2.12-1~bpo13+1", m[1][2])
+	for version, want := range map[string][]string{"6.1": all[2:3], "6.12": all[10:11], "7.2": all[12:16], "7.3": all[16:19]} {
+		got, err := kernelPackages(t.Context(), all, version)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+	_, err := kernelPackages(t.Context(), all, "7.4")
+	require.ErrorContains(t, err, "no kernel 7.4; it has 6.1, 6.12, 7.2, 7.3")
 }
 
 // bzImage makes a file with a Linux header that names a release.

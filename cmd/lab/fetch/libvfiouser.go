@@ -1,6 +1,7 @@
 package fetch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,7 +57,7 @@ func (l *LibVFIOUser) Sample(name string) string { return filepath.Join(l.Dir, "
 // BuiltLibVFIOUser returns the library if it has been built.
 func (c *Cache) BuiltLibVFIOUser() (LibVFIOUser, bool) {
 	l := LibVFIOUser{Dir: c.path(libFolder)}
-	return l, stamped(l.Dir, &l)
+	return l, stamped(l.Dir, &l, nil)
 }
 
 // LibVFIOUser returns the library, which it builds if it has not been built.
@@ -67,58 +68,39 @@ func (c *Cache) LibVFIOUser(ctx context.Context) (LibVFIOUser, error) {
 		return l, nil
 	}
 	// CC may hold flags after the name.
-	cc := strings.Fields(os.Getenv("CC"))
-	if len(cc) == 0 {
-		cc = []string{"gcc"}
-	}
+	cc := strings.Fields(cmp.Or(os.Getenv("CC"), "gcc"))
 	for _, tool := range []string{cc[0], "tar", "xz"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			return l, fmt.Errorf("%w: building libvfio-user needs %s: %w; install gcc, libc6-dev, tar and xz-utils", ErrUnavailable, tool, err)
 		}
 	}
-	err := c.make(ctx, l.Dir, &l, nil, func(tmp string) error { return c.buildLibVFIOUser(ctx, tmp, cc, &l) })
-	if err != nil {
-		return l, fmt.Errorf("building libvfio-user: %w", err)
-	}
-	return l, nil
-}
-
-// libSources are the lists the library is built from. json-c is of the older
-// release, so that it runs with the C library of either.
-func libSources(m mirror, keyring string) string {
-	signed := strings.ReplaceAll(keyring, " ", "%20")
-	return fmt.Sprintf("deb-src [signed-by=%s] %s %s main\ndeb [arch=amd64 signed-by=%s] %s %s main\n",
-		signed, m.main, trixie, signed, m.main, bookworm)
+	return l, c.make(ctx, "libvfio-user", l.Dir, &l, nil, func(tmp string) error { return c.buildLibVFIOUser(ctx, tmp, cc, &l) })
 }
 
 func (c *Cache) buildLibVFIOUser(ctx context.Context, tmp string, cc []string, l *LibVFIOUser) error {
-	a, err := c.openAptAt(ctx, c.path("apt-src"), libSources)
+	// json-c is of the older release, so that it runs with the C library of either.
+	a, err := c.openApt(ctx, "apt-src", [2]string{"deb-src", trixie}, [2]string{"deb", bookworm})
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	source := filepath.Join(tmp, "source")
 	json := filepath.Join(tmp, "json")
-	for _, d := range []string{source, json} {
-		if err := os.MkdirAll(d, 0o755); err != nil {
-			return err
-		}
+	if err := errors.Join(os.MkdirAll(source, 0o755), os.MkdirAll(json, 0o755)); err != nil {
+		return err
 	}
-	c.printf("libvfio-user: the source package %s of %s (40 MB), and json-c", libSource, trixie)
 	err = a.refreshed(ctx, func() error {
-		stop := c.watch(source, 40e6)
-		defer stop()
-		if _, err := a.run(ctx, source, "apt-get", "source", "-q", "--download-only", "--only-source", libSource+"/"+trixie); err != nil {
+		described, err := a.get(ctx, source, "source", "-q", "--download-only", "--only-source", libSource+"/"+trixie)
+		if err != nil {
 			return err
 		}
-		_, err := a.run(ctx, json, "apt-get", "download", "-q", "libjson-c5", "libjson-c-dev")
+		packed, err := a.get(ctx, json, "download", "-q", "libjson-c5", "libjson-c-dev")
+		l.Packages = append(described, packed...)
 		return err
 	})
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
-	if err := l.collectPackages(source, json); err != nil {
-		return err
-	}
+	l.Version = versionOf(l.Packages, libSource)
 	if err := c.unpack(ctx, json, filepath.Join(tmp, "json-root")); err != nil {
 		return err
 	}
@@ -129,46 +111,21 @@ func (c *Cache) buildLibVFIOUser(ctx context.Context, tmp string, cc []string, l
 	return c.compileLibrary(ctx, cc, src, filepath.Join(tmp, "json-root"), filepath.Join(tmp, "out"))
 }
 
-// collectPackages notes the versions of the downloaded packages, which their names have.
-func (l *LibVFIOUser) collectPackages(source, debs string) error {
-	described, err1 := filepath.Glob(filepath.Join(source, "*.dsc"))
-	packed, err2 := filepath.Glob(filepath.Join(debs, "*.deb"))
-	if err := errors.Join(err1, err2); err != nil {
-		return err
-	}
-	if len(described) != 1 {
-		return fmt.Errorf("apt-get succeeded but left %d descriptions of package %s, not one", len(described), libSource)
-	}
-	for _, f := range append(described, packed...) {
-		name, rest, _ := strings.Cut(strings.TrimSuffix(filepath.Base(f), filepath.Ext(f)), "_")
-		version, _, _ := strings.Cut(rest, "_")
-		l.Packages = append(l.Packages, Package{Name: name, Version: strings.ReplaceAll(version, "%3a", ":")})
-	}
-	l.Version = l.Packages[0].Version
-	return nil
-}
-
 // unpackLibrary takes the library's folder out of QEMU's source, whose digest
 // apt has checked.
 func (c *Cache) unpackLibrary(ctx context.Context, dir string) (string, error) {
-	tars, err := filepath.Glob(filepath.Join(dir, "*.orig.tar.xz"))
-	if err != nil {
+	tar := firstMatch(dir, "*.orig.tar.xz")
+	if tar == "" {
+		return "", fmt.Errorf("package %s has no upstream archive", libSource)
+	}
+	if _, err := c.tool(ctx, dir, nil, "tar", "-xJf", tar, "--wildcards", "*/"+libSubdir+"/*"); err != nil {
 		return "", err
 	}
-	if len(tars) != 1 {
-		return "", fmt.Errorf("package %s has %d upstream archives, not one", libSource, len(tars))
+	found := firstMatch(dir, "*/"+libSubdir)
+	if found == "" {
+		return "", fmt.Errorf("package %s holds no folder %s", libSource, libSubdir)
 	}
-	if _, err := c.tool(ctx, dir, nil, "tar", "-xJf", tars[0], "--wildcards", "*/"+libSubdir+"/*"); err != nil {
-		return "", err
-	}
-	found, err := filepath.Glob(filepath.Join(dir, "*", libSubdir))
-	if err != nil {
-		return "", err
-	}
-	if len(found) != 1 {
-		return "", fmt.Errorf("package %s holds %d folders %s, not one", libSource, len(found), libSubdir)
-	}
-	return found[0], nil
+	return found, nil
 }
 
 // samples are the library's programs that serve a socket.
@@ -177,10 +134,8 @@ var samples = []string{"server", "gpio-pci-idio-16", "null"}
 // compileLibrary builds like the library's own release build, but keeps its asserts.
 func (c *Cache) compileLibrary(ctx context.Context, cc []string, src, json, out string) error {
 	lib := filepath.Join(out, "lib")
-	for _, d := range []string{lib, filepath.Join(out, "samples")} {
-		if err := os.MkdirAll(d, 0o755); err != nil {
-			return err
-		}
+	if err := errors.Join(os.MkdirAll(lib, 0o755), os.MkdirAll(filepath.Join(out, "samples"), 0o755)); err != nil {
+		return err
 	}
 	sources, err := filepath.Glob(filepath.Join(src, "lib", "*.c"))
 	if err != nil {
@@ -188,37 +143,30 @@ func (c *Cache) compileLibrary(ctx context.Context, cc []string, src, json, out 
 	}
 	// Only the library's own tests use the pipe transport.
 	sources = slices.DeleteFunc(sources, func(f string) bool { return filepath.Base(f) == "tran_pipe.c" })
-	run := func(args ...string) error {
-		_, err := c.tool(ctx, src, nil, cc[0], append(cc[1:len(cc):len(cc)], args...)...)
+	compile := func(args ...string) error {
+		common := []string{"-std=gnu99", "-O2", "-w", "-D_GNU_SOURCE", "-Iinclude", "-Ilib", "-I" + filepath.Join(json, "usr/include/json-c")}
+		_, err := c.tool(ctx, src, nil, cc[0], slices.Concat(cc[1:], common, args)...)
 		return err
-	}
-	common := []string{
-		"-std=gnu99", "-O2", "-w", "-D_GNU_SOURCE", "-Iinclude", "-Ilib",
-		"-I" + filepath.Join(json, "usr/include/json-c"),
 	}
 	jsonLib := filepath.Join(json, "usr/lib/x86_64-linux-gnu/libjson-c.a")
 	c.printf("libvfio-user: compiling %d files", len(sources))
-	args := append(slices.Clone(common), "-fPIC", "-shared", "-fvisibility=hidden", "-Wl,-soname,"+libName+libVersion, "-Wl,--exclude-libs,ALL")
-	args = append(append(args, sources...), jsonLib, "-o", filepath.Join(lib, libName+libVersion))
-	if err := run(args...); err != nil {
+	shared := []string{"-fPIC", "-shared", "-fvisibility=hidden", "-Wl,-soname," + libName + libVersion, "-Wl,--exclude-libs,ALL"}
+	if err := compile(slices.Concat(shared, sources, []string{jsonLib, "-o", filepath.Join(lib, libName+libVersion)})...); err != nil {
 		return err
 	}
 	if err := os.Symlink(libName+libVersion, filepath.Join(lib, libName)); err != nil {
 		return err
 	}
 	for _, s := range samples {
-		args := append(slices.Clone(common), filepath.Join("samples", s+".c"), "-o", filepath.Join(out, "samples", s),
+		err := compile(filepath.Join("samples", s+".c"), "-o", filepath.Join(out, "samples", s),
 			"-L"+lib, "-lvfio-user", "-lpthread", "-Wl,-rpath,$ORIGIN/../lib")
-		if err := run(args...); err != nil {
+		if err != nil {
 			return fmt.Errorf("sample %s: %w", s, err)
 		}
 	}
 	if err := os.CopyFS(filepath.Join(out, "include"), os.DirFS(filepath.Join(src, "include"))); err != nil {
 		return err
 	}
-	licence, err := os.ReadFile(filepath.Join(src, "LICENSE"))
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(out, "LICENSE"), licence, 0o644)
+	_, err = c.tool(ctx, "", nil, "cp", filepath.Join(src, "LICENSE"), out)
+	return err
 }

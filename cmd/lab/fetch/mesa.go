@@ -57,18 +57,16 @@ func (c *Cache) mesa(ctx context.Context, version, folder string, packages []str
 	}
 	dir := c.path("mesa", folder)
 	var m Mesa
-	if !stamped(dir, &m, packages...) {
-		err := c.make(ctx, dir, &m, packages, func(tmp string) (err error) {
-			root := filepath.Join(tmp, "out", "root")
-			if m.Packages, err = c.fetchTree(ctx, tmp, root, "Mesa", suite, packages...); err != nil {
-				return err
-			}
-			m.Version = versionOf(m.Packages, packages[0])
-			return furnish(root)
-		})
-		if err != nil {
-			return Mesa{}, fmt.Errorf("fetching Mesa %s: %w", version, err)
+	err := c.make(ctx, "Mesa "+version, dir, &m, packages, func(tmp string) (err error) {
+		root := filepath.Join(tmp, "out", "root")
+		if m.Packages, err = c.fetchTree(ctx, tmp, root, suite, packages...); err != nil {
+			return err
 		}
+		m.Version = versionOf(m.Packages, packages[0])
+		return furnish(root)
+	})
+	if err != nil {
+		return Mesa{}, err
 	}
 	m.Root = filepath.Join(dir, "root")
 	return m, nil

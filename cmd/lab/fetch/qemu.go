@@ -38,10 +38,8 @@ func (c *Cache) QEMU(ctx context.Context) (QEMU, error) {
 	}
 	dir := c.path("qemu")
 	var q QEMU
-	if !stamped(dir, &q) {
-		if err := c.make(ctx, dir, &q, nil, func(tmp string) error { return c.fetchQEMU(ctx, tmp, &q) }); err != nil {
-			return QEMU{}, fmt.Errorf("fetching QEMU: %w", err)
-		}
+	if err := c.make(ctx, "QEMU", dir, &q, nil, func(tmp string) error { return c.fetchQEMU(ctx, tmp, &q) }); err != nil {
+		return QEMU{}, err
 	}
 	q.locate(filepath.Join(dir, "root"))
 	return q, nil
@@ -52,24 +50,21 @@ const (
 	qemuSuite   = trixie + "-backports"
 )
 
-func (c *Cache) fetchQEMU(ctx context.Context, tmp string, q *QEMU) error {
+func (c *Cache) fetchQEMU(ctx context.Context, tmp string, q *QEMU) (err error) {
 	root := filepath.Join(tmp, "out", "root")
-	var err error
-	if q.Packages, err = c.fetchTree(ctx, tmp, root, "QEMU", qemuSuite, qemuPackage); err != nil {
+	if q.Packages, err = c.fetchTree(ctx, tmp, root, qemuSuite, qemuPackage); err != nil {
 		return err
 	}
-	q.Version = versionOf(q.Packages, qemuPackage)
 	for _, unused := range []string{"etc", "var"} {
 		if err := os.RemoveAll(filepath.Join(root, unused)); err != nil {
 			return err
 		}
 	}
-	try := *q
-	try.locate(root)
-	if err := try.check(ctx); err != nil {
+	q.locate(root)
+	if err := q.check(ctx); err != nil {
 		return err
 	}
-	q.Version = try.Version + " (" + q.Version + ")"
+	q.Version += " (" + versionOf(q.Packages, qemuPackage) + ")"
 	return nil
 }
 

@@ -90,7 +90,7 @@ func Build(ctx context.Context, dir string, c Content) (string, error) {
 		}
 	}
 	if c.Kernel.Modules != "" {
-		if err := a.addTree(modulesDir(c), c.Kernel.Modules); err != nil {
+		if err := a.addFolder(modulesDir(c), c.Kernel.Modules); err != nil {
 			return "", err
 		}
 	}
@@ -115,7 +115,7 @@ func Build(ctx context.Context, dir string, c Content) (string, error) {
 	}
 	defer os.Remove(tmp.Name())
 	if c.Mesa != nil {
-		err = a.addFiles(tmp, c.Mesa.Root, files)
+		err = a.addFiles(tmp, "", c.Mesa.Root, files)
 	}
 	a.add("TRAILER!!!", 0, 0, 0, nil)
 	_, werr := tmp.Write(a.Bytes())
@@ -231,7 +231,7 @@ func (a *archive) addPrograms(ctx context.Context, c Content) error {
 			}
 		}
 	}
-	return a.addTree(ProgramsDir[1:], tmp)
+	return a.addFolder(ProgramsDir[1:], tmp)
 }
 
 // archive is a cpio archive in the format that the kernel reads ("newc").
@@ -264,39 +264,21 @@ func (a *archive) add(name string, mode fs.FileMode, major, minor int, data []by
 	a.Write(make([]byte, -a.Len()&3))
 }
 
-// addTree adds a folder and what is in it, and the folders above it.
-func (a *archive) addTree(name, dir string) error {
-	for i, c := range name {
-		if c == '/' {
-			a.add(name[:i], fs.ModeDir|0o755, 0, 0, nil)
-		}
-	}
-	return filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		rel, err := filepath.Rel(dir, p)
-		if err != nil {
-			return err
-		}
-		to := filepath.Join(name, rel)
-		if d.IsDir() {
-			a.add(to, fs.ModeDir|0o755, 0, 0, nil)
-			return nil
-		}
-		info, err := d.Info()
-		if err != nil {
-			return err
-		}
-		data, err := os.ReadFile(p)
-		a.add(to, info.Mode(), 0, 0, data)
+// addFolder adds the files of a folder, which has no other folders.
+func (a *archive) addFolder(name, dir string) error {
+	found, err := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil {
 		return err
-	})
+	}
+	for i := range found {
+		found[i] = filepath.Base(found[i])
+	}
+	return a.addFiles(nil, name, dir, found)
 }
 
-// addFiles adds files and links below a folder, with the folders above each, and passes them
-// on to w one by one: all of them take much room.
-func (a *archive) addFiles(w io.Writer, root string, files []string) error {
+// addFiles adds files and links of a folder, with the folders above each. It passes them on to w one by
+// one, if that is not nil: all of them may take much room.
+func (a *archive) addFiles(w io.Writer, name, dir string, files []string) error {
 	known := map[string]bool{".": true}
 	var parents func(dir string)
 	parents = func(dir string) {
@@ -306,25 +288,28 @@ func (a *archive) addFiles(w io.Writer, root string, files []string) error {
 			known[dir] = true
 		}
 	}
-	for _, name := range files {
-		parents(filepath.Dir(name))
-		p := filepath.Join(root, name)
-		info, err := os.Lstat(p)
+	for _, file := range files {
+		from, to := filepath.Join(dir, file), filepath.Join(name, file)
+		parents(filepath.Dir(to))
+		info, err := os.Lstat(from)
 		if err != nil {
 			return err
 		}
 		var data []byte
 		if info.Mode()&fs.ModeSymlink != 0 {
 			var target string
-			target, err = os.Readlink(p)
+			target, err = os.Readlink(from)
 			data = []byte(target)
 		} else {
-			data, err = os.ReadFile(p)
+			data, err = os.ReadFile(from)
 		}
 		if err != nil {
 			return err
 		}
-		a.add(name, info.Mode(), 0, 0, data)
+		a.add(to, info.Mode(), 0, 0, data)
+		if w == nil {
+			continue
+		}
 		if _, err := a.WriteTo(w); err != nil {
 			return err
 		}

@@ -14,6 +14,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"github.com/therootcompany/xz"
@@ -29,51 +30,6 @@ func Name(file string) string {
 	return strings.ReplaceAll(base, "-", "_")
 }
 
-// Info is what a module says of itself.
-type Info struct {
-	Depends []string // must be loaded first
-	Soft    []string // loaded too where they exist ("softdep=pre: a post: b")
-}
-
-// ParseInfo reads the .modinfo section of a decompressed module.
-func ParseInfo(ko []byte) (Info, error) {
-	f, err := elf.NewFile(bytes.NewReader(ko))
-	if err != nil {
-		return Info{}, err
-	}
-	s := f.Section(".modinfo")
-	if s == nil {
-		return Info{}, errors.New("no .modinfo section: not a kernel module")
-	}
-	data, err := s.Data()
-	if err != nil {
-		return Info{}, err
-	}
-	return parseModinfo(data), nil
-}
-
-func parseModinfo(data []byte) Info {
-	var in Info
-	for entry := range strings.SplitSeq(string(data), "\x00") {
-		key, value, _ := strings.Cut(entry, "=")
-		switch key {
-		case "depends":
-			for d := range strings.SplitSeq(value, ",") {
-				if d != "" {
-					in.Depends = append(in.Depends, Name(d))
-				}
-			}
-		case "softdep":
-			for d := range strings.FieldsSeq(value) {
-				if !strings.HasSuffix(d, ":") { // "pre:", "post:"
-					in.Soft = append(in.Soft, Name(d))
-				}
-			}
-		}
-	}
-	return in
-}
-
 // A Tree is the folder lib/modules/<release> of one kernel.
 type Tree struct {
 	dir   string
@@ -87,7 +43,7 @@ func Open(dir string) (*Tree, error) {
 		if err != nil {
 			return err
 		}
-		if d.IsDir() || !isModule(p) {
+		if d.IsDir() || !moduleFile.MatchString(p) {
 			return nil
 		}
 		rel, err := filepath.Rel(dir, p)
@@ -106,20 +62,14 @@ func Open(dir string) (*Tree, error) {
 	return t, nil
 }
 
-func isModule(p string) bool {
-	for _, ext := range []string{".ko", ".ko.xz"} {
-		if strings.HasSuffix(p, ext) {
-			return true
-		}
-	}
-	return false
-}
+var moduleFile = regexp.MustCompile(`\.ko(\.xz)?$`)
 
-// Module is one module taken from a tree.
+// Module is one module taken from a tree, and what it says of itself.
 type Module struct {
-	Name string
-	Data []byte // decompressed
-	Info Info
+	Name    string
+	Data    []byte   // decompressed
+	Depends []string // must be loaded first
+	Soft    []string // loaded too where they exist ("softdep=pre: a post: b")
 }
 
 // Closure returns the wanted modules and all they depend on, every module
@@ -145,12 +95,12 @@ func (t *Tree) Closure(want ...string) ([]Module, error) {
 		if err != nil {
 			return err
 		}
-		for _, d := range m.Info.Depends {
+		for _, d := range m.Depends {
 			if err := visit(d, name, false); err != nil {
 				return err
 			}
 		}
-		for _, d := range m.Info.Soft {
+		for _, d := range m.Soft {
 			if err := visit(d, name, true); err != nil {
 				return err
 			}
@@ -167,31 +117,56 @@ func (t *Tree) Closure(want ...string) ([]Module, error) {
 }
 
 func (t *Tree) read(name, rel string) (Module, error) {
-	data, err := readModule(filepath.Join(t.dir, rel))
-	if err != nil {
-		return Module{}, err
+	m := Module{Name: name}
+	data, err := os.ReadFile(filepath.Join(t.dir, rel))
+	if err == nil && strings.HasSuffix(rel, ".xz") {
+		var r io.Reader
+		if r, err = xz.NewReader(bytes.NewReader(data), xz.DefaultDictMax); err == nil {
+			data, err = io.ReadAll(r)
+		}
 	}
-	info, err := ParseInfo(data)
-	if err != nil {
-		return Module{}, fmt.Errorf("%s: %w", rel, err)
+	if err == nil {
+		m.Data = data
+		err = m.parse()
 	}
-	return Module{Name: name, Data: data, Info: info}, nil
+	if err != nil {
+		return m, fmt.Errorf("%s: %w", rel, err)
+	}
+	return m, nil
 }
 
-func readModule(p string) ([]byte, error) {
-	data, err := os.ReadFile(p)
-	if err != nil || !strings.HasSuffix(p, ".xz") {
-		return data, err
-	}
-	r, err := xz.NewReader(bytes.NewReader(data), xz.DefaultDictMax)
+// parse reads the module's .modinfo section.
+func (m *Module) parse() error {
+	f, err := elf.NewFile(bytes.NewReader(m.Data))
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", p, err)
+		return err
 	}
-	data, err = io.ReadAll(r)
+	s := f.Section(".modinfo")
+	if s == nil {
+		return errors.New("no .modinfo section: not a kernel module")
+	}
+	data, err := s.Data()
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", p, err)
+		return err
 	}
-	return data, nil
+	for entry := range strings.SplitSeq(string(data), "\x00") {
+		key, value, _ := strings.Cut(entry, "=")
+		switch key {
+		case "depends":
+			for d := range strings.SplitSeq(value, ",") {
+				if d != "" {
+					m.Depends = append(m.Depends, Name(d))
+				}
+			}
+		case "softdep":
+			for d := range strings.FieldsSeq(value) {
+				if !strings.HasSuffix(d, ":") { // "pre:", "post:"
+					m.Soft = append(m.Soft, Name(d))
+				}
+			}
+		}
+	}
+	return nil
 }
 
 // Install writes modules into a folder, in files that sort in the order of loading.

@@ -27,7 +27,6 @@ var Commands = []Command{
 	{CmdBOMoves, BOMovesArgs{}, "move a buffer between VRAM and the guest's memory, and verify it"},
 	{CmdM2MF, CopyArgs{}, "copy with M2MF each way, and verify it"},
 	{CmdCE, CopyArgs{}, "copy with both copy engines each way, and verify it"},
-	{CmdSemaphores, SemaphoresArgs{}, "release and acquire semaphores"},
 	{CmdFences, FencesArgs{}, "make small submissions, wait for each, and chain copies across channels"},
 	{CmdFault, OffenceArgs{}, "cause an MMU fault, or submit what is not valid, while others copy"},
 	{CmdLoad, LoadArgs{}, "start to copy until load-stop"},
@@ -36,5 +35,4 @@ var Commands = []Command{
 	{CmdDoorbellOpen, nil, "open the channel of doorbell"},
 	{CmdDoorbell, DoorbellArgs{}, "submit on that channel, one at a time"},
 	{CmdDoorbellClose, nil, "close that channel"},
-	{CmdTraps, TrapsArgs{}, "access a register of a device without a driver, again and again"},
 }

@@ -10,14 +10,13 @@ const (
 	CmdPCI        = "pci"        // PCIArgs -> PCIResult
 	CmdInterrupts = "interrupts" // InterruptsArgs -> InterruptsResult
 
-	CmdM2MF       = "m2mf"       // CopyArgs -> CopyResult: copies each way between VRAM and the guest's memory
-	CmdCE         = "ce"         // CopyArgs -> CopyResult: likewise, on both engines
-	CmdSemaphores = "semaphores" // SemaphoresArgs -> SemaphoresResult
-	CmdFences     = "fences"     // FencesArgs -> FencesResult
-	CmdBOMoves    = "bo-moves"   // BOMovesArgs -> BOMovesResult
-	CmdFault      = "fault"      // OffenceArgs -> OffenceResult
-	CmdLoad       = "load"       // LoadArgs -> no result: starts, returns after verified copies; EventLoad follows
-	CmdLoadStop   = "load-stop"  // no arguments -> LoadTotals
+	CmdM2MF     = "m2mf"      // CopyArgs -> CopyResult: copies each way between VRAM and the guest's memory
+	CmdCE       = "ce"        // CopyArgs -> CopyResult: likewise, on both engines
+	CmdFences   = "fences"    // FencesArgs -> FencesResult
+	CmdBOMoves  = "bo-moves"  // BOMovesArgs -> BOMovesResult
+	CmdFault    = "fault"     // OffenceArgs -> OffenceResult
+	CmdLoad     = "load"      // LoadArgs -> no result: starts, returns after verified copies; EventLoad follows
+	CmdLoadStop = "load-stop" // no arguments -> LoadTotals
 )
 
 // ModprobeResult is what modprobe replies with.
@@ -140,17 +139,6 @@ type CopyOutcome struct {
 	Error string `json:"error,omitempty"`
 }
 
-// SemaphoresArgs has the seed of the payloads.
-type SemaphoresArgs struct {
-	Seed uint64 `json:"seed,omitempty"`
-}
-
-// SemaphoresResult counts what was verified.
-type SemaphoresResult struct {
-	Checks int      `json:"checks"`
-	Failed []string `json:"failed,omitempty"` // and why
-}
-
 // FencesArgs is a number of small submissions.
 type FencesArgs struct {
 	Count int `json:"count,omitempty"` // waits; 0: 500
@@ -187,17 +175,14 @@ type BOMovesResult struct {
 
 // OffenceArgs is one thing that a channel must not do.
 type OffenceArgs struct {
-	// What: the MMU faults "m2mf-read" (empty), "m2mf-write", "ce-read", "ce-write", "semaphore";
-	// "runaway", a request that does not end, where requests have a limit; and the invalid commands
-	// "host-method", "engine-method", "engine-class", "empty-subchannel", "bad-header", "garbage".
-	What       string `json:"what,omitempty"`
-	Seed       uint64 `json:"seed,omitempty"`
-	Background int    `json:"background,omitempty"` // clients that copy meanwhile; 0: 1, -1: none
-	TimeoutMS  int    `json:"timeout_ms,omitempty"` // for the channel to die; 0: 60000
+	// What: the MMU faults "m2mf-read" (empty), "m2mf-write", "ce-read", "ce-write", "semaphore"; and the
+	// invalid commands "host-method", "engine-method", "engine-class", "empty-subchannel", "bad-header", "garbage".
+	What string `json:"what,omitempty"`
+	Seed uint64 `json:"seed,omitempty"`
 }
 
 // OffenceResult tells what became of the channel. The command is OK when that is
-// what this kernel does, the background clients lost nothing, and a new channel works.
+// what this kernel does, another client lost nothing meanwhile, and a new channel works.
 type OffenceResult struct {
 	Channel    int          `json:"channel"`
 	Expected   bool         `json:"expected"` // this kernel kills the channel

@@ -2,8 +2,7 @@
 // inside its guest: one JSON object per line, over the guest's second serial
 // port (ttyS1, 0x2f8).
 //
-// The package holds types only and imports nothing but encoding/json, so that
-// the guest program, which is a module of its own, can share it at no cost.
+// The package holds types only and imports little, so that the guest program can share it at no cost.
 //
 // A conversation:
 //
@@ -19,7 +18,11 @@
 // agent, an object without an id.
 package proto
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+)
 
 // Port is the device node of the agent's end in the guest. The agent must put
 // it into raw mode before it says that it is ready: the host writes nothing
@@ -88,8 +91,15 @@ type KmsgRecord struct {
 	Seq      uint64 `json:"seq"`
 	Level    int    `json:"level"`    // 0 emergency ... 4 warning ... 7 debug
 	Facility int    `json:"facility"` // 0 kernel, 1 user, ...
-	USec     uint64 `json:"usec"`     // since the kernel started, guest's clock
+	USec     uint64 `json:"usec"`     // see Time
 	Text     string `json:"text"`
+}
+
+// Time is since the kernel started, by the guest's clock.
+func (r KmsgRecord) Time() time.Duration { return time.Duration(r.USec) * time.Microsecond }
+
+func (r KmsgRecord) String() string {
+	return fmt.Sprintf("[%12.6f] <%d> %s", r.Time().Seconds(), r.Level, r.Text)
 }
 
 // ModprobeArgs names a module and its parameters ("config=NvMSI=0"). As

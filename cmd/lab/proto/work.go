@@ -32,19 +32,3 @@ type RegisterAccess struct {
 type RegistersResult struct {
 	Values []uint32 `json:"values"`
 }
-
-// CmdTraps accesses a register of a PCI function that no driver has: TrapsArgs -> TrapsResult.
-const CmdTraps = "traps"
-
-// TrapsArgs say which accesses, of 32 bits each, to BAR0.
-type TrapsArgs struct {
-	Address string `json:"address"` // of the function, as sysfs has it
-	Offset  uint32 `json:"offset"`
-	Write   bool   `json:"write,omitempty"` // 1 to Count
-	Count   int    `json:"count"`
-}
-
-// TrapsResult is what the register read at the end.
-type TrapsResult struct {
-	Last uint32 `json:"last"`
-}

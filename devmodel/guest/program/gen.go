@@ -1,6 +1,8 @@
 package program
 
 import (
+	"cmp"
+
 	"pgregory.net/rapid"
 
 	"github.com/umbra-gpu/umbra/devmodel/guest"
@@ -9,25 +11,21 @@ import (
 
 // Limits bound a program. Zero values take the defaults.
 type Limits struct {
-	Ops      int // 40
-	Buffers  int // 6
-	Spaces   int // 2
-	Channels int // 3
-	FirstID  int // of the channels
-	IDs      int // channel numbers to choose from; 100
-	NoFaults bool
+	Ops      int  // 40
+	Buffers  int  // 6
+	Spaces   int  // 2
+	Channels int  // 3
+	FirstID  int  // of the channels
+	IDs      int  // channel numbers to choose from; 100
 	NoLarge  bool // no buffers of large pages: they take long to write and to compare
 }
 
 func (l Limits) withDefaults() Limits {
-	for _, f := range []struct {
-		v   *int
-		def int
-	}{{&l.Ops, 40}, {&l.Buffers, 6}, {&l.Spaces, 2}, {&l.Channels, 3}, {&l.IDs, 100}} {
-		if *f.v == 0 {
-			*f.v = f.def
-		}
-	}
+	l.Ops = cmp.Or(l.Ops, 40)
+	l.Buffers = cmp.Or(l.Buffers, 6)
+	l.Spaces = cmp.Or(l.Spaces, 2)
+	l.Channels = cmp.Or(l.Channels, 3)
+	l.IDs = cmp.Or(l.IDs, 100)
 	return l
 }
 
@@ -51,7 +49,7 @@ func Gen(l Limits) *rapid.Generator[Program] {
 	return rapid.Custom(func(t *rapid.T) Program {
 		p := Program{Spaces: rapid.IntRange(1, l.Spaces).Draw(t, "spaces")}
 		p.Buffers = rapid.SliceOfN(rapid.Custom(l.drawBuffer), 2, l.Buffers).Draw(t, "buffers")
-		ids := rapid.SliceOfNDistinct(rapid.IntRange(l.FirstID, l.FirstID+l.IDs-1), 1, l.Channels, rapid.ID).Draw(t, "ids")
+		ids := rapid.SliceOfNDistinct(rapid.IntRange(0, l.IDs-1), 1, l.Channels, rapid.ID).Draw(t, "ids")
 		for _, id := range ids {
 			p.Channels = append(p.Channels, drawChannel(t, id, p.Spaces))
 		}
@@ -179,7 +177,7 @@ func (d *drawer) op(k Kind) (Op, bool) {
 	case Inline:
 		return o, d.inline(&o)
 	case Fault:
-		return o, !d.l.NoFaults && d.fault(&o)
+		return o, d.fault(&o)
 	default:
 		return o, d.copy(&o)
 	}

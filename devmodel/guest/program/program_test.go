@@ -2,7 +2,6 @@ package program_test
 
 import (
 	"context"
-	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -19,9 +18,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func attach(t *testing.T, engines bool, cfg guest.Config) *guest.Guest {
+func attach(t *testing.T, cfg guest.Config) *guest.Guest {
 	t.Helper()
-	s, err := testserver.New(testserver.Config{Card: soft.Config{VRAM: 64 << 20, DisableEngines: !engines}, Windows: passthrough.Config{Map: aperture.MapAll}})
+	s, err := testserver.New(testserver.Config{Card: soft.Config{VRAM: 64 << 20}, Windows: passthrough.Config{Map: aperture.MapAll}})
 	require.NoError(t, err)
 	g, err := guest.Attach(context.Background(), s.Socket(), cfg)
 	require.NoError(t, err)
@@ -34,7 +33,7 @@ func attach(t *testing.T, engines bool, cfg guest.Config) *guest.Guest {
 
 // Any program leaves memory as the model says.
 func TestProgramsMatchModel(t *testing.T) {
-	g := attach(t, true, guest.Config{})
+	g := attach(t, guest.Config{})
 	rapid.Check(t, func(t *rapid.T) {
 		p := program.Gen(program.Limits{}).Draw(t, "program")
 		require.NoError(t, g.Reset())
@@ -53,13 +52,12 @@ func TestProgramsMatchModelEveryWay(t *testing.T) {
 	}{
 		"multi, INTx":    {guest.Config{Access: guest.Multi, Interrupts: guest.INTx}, program.Limits{}, 10},
 		"narrow":         {guest.Config{Width: 4, RAMBase: 1 << 32, RAMPiece: 1 << 20}, program.Limits{}, 10},
-		"clearing all":   {guest.Config{Clear: true}, slow, 2},
 		"replied, none":  {guest.Config{Access: guest.Replied, Interrupts: guest.None}, slow, 8},
 		"mapped":         {guest.Config{Map: true}, program.Limits{}, 25},
 		"through PRAMIN": {guest.Config{PRAMIN: true}, slow, 8},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := attach(t, true, way.cfg)
+			g := attach(t, way.cfg)
 			gen := program.Gen(way.limits)
 			for i := range way.n {
 				p := gen.Example(i)
@@ -68,51 +66,4 @@ func TestProgramsMatchModelEveryWay(t *testing.T) {
 			}
 		})
 	}
-}
-
-// Without engines a program that copies does not match: the comparison can fail.
-func TestProgramsFailWithoutEngines(t *testing.T) {
-	g := attach(t, false, guest.Config{})
-	failed := 0
-	rapid.Check(t, func(t *rapid.T) {
-		p := program.Gen(program.Limits{NoFaults: true}).Draw(t, "program")
-		require.NoError(t, g.Reset())
-		err := program.Run(g, &p)
-		var wrong *program.Mismatch
-		changed := copies(&p)
-		switch {
-		case err == nil:
-			require.False(t, changed, "engines did nothing without a difference: %v", p)
-		case errors.As(err, &wrong):
-			require.True(t, changed)
-			failed++
-		default:
-			require.NoError(t, err)
-		}
-	})
-	require.NotZero(t, failed)
-}
-
-// copies reports whether engines change p's memory visibly at its end.
-func copies(p *program.Program) bool {
-	with, without := program.NewModel(p), program.NewModel(p)
-	for _, o := range p.Ops {
-		with.Apply(o)
-		switch o.Kind {
-		case program.Copy, program.Inline:
-		case program.Read:
-			a, b := with.Buffers[o.Buf][o.Off:][:o.N], without.Buffers[o.Buf][o.Off:][:o.N]
-			if string(a) != string(b) {
-				return true
-			}
-		default:
-			without.Apply(o)
-		}
-	}
-	for i := range with.Buffers {
-		if string(with.Buffers[i]) != string(without.Buffers[i]) {
-			return true
-		}
-	}
-	return false
 }

@@ -238,21 +238,10 @@ func (r *Runner) compare(buf int, off, n uint64) error {
 	}
 	for i := range got {
 		if got[i] != want[i] {
-			return &Mismatch{buf, off + uint64(i), got[i], want[i]}
+			return fmt.Errorf("buffer %d at %#x is %02x, the model says %02x", buf, off+uint64(i), got[i], want[i])
 		}
 	}
 	return nil
-}
-
-// Mismatch is a difference of memory from the model.
-type Mismatch struct {
-	Buf       int
-	Off       uint64
-	Got, Want byte
-}
-
-func (m *Mismatch) Error() string {
-	return fmt.Sprintf("buffer %d at %#x is %02x, the model says %02x", m.Buf, m.Off, m.Got, m.Want)
 }
 
 // Channel returns channel i of the program, and the space that it is in.

@@ -42,7 +42,7 @@ func (b *Buffer) NonStall(e Engine) *Buffer { return b.Inc(e.Object().Subchan, H
 // Limits of one launch of Copy, in bytes and lines.
 const (
 	copyLine  = 4096
-	copyLines = MaxM2MFLines
+	copyLines = 2047 // as many as nouveau asks of one launch
 )
 
 // Copy copies n bytes from src to dst, in lines as the kernel does, then the rest.
@@ -59,22 +59,32 @@ func (b *Buffer) Copy(e Engine, dst, src, n uint64) *Buffer {
 	return b
 }
 
+// Surface is one side of an engine copy.
+type Surface struct {
+	VA    uint64
+	Pitch uint32 // bytes from line to line
+}
+
 // CopyLines copies a rectangle.
 func (b *Buffer) CopyLines(e Engine, dst, src Surface, lineBytes, lines uint32) *Buffer {
-	if e == M2MF {
-		b.M2MFCopy(e.Object().Subchan, src, dst, lineBytes, lines)
-	} else {
-		b.CECopy(e.Object().Subchan, src, dst, lineBytes, lines)
+	sc := e.Object().Subchan
+	if e != M2MF {
+		return b.Inc(sc, ceSource, hi(src.VA), lo(src.VA), hi(dst.VA), lo(dst.VA), src.Pitch, dst.Pitch, lineBytes, lines).
+			Inc(sc, ceExec, ceSrcLinear|ceDstLinear)
 	}
-	return b
+	return b.Inc(sc, m2mfOut, hi(dst.VA), lo(dst.VA)).
+		Inc(sc, m2mfIn, hi(src.VA), lo(src.VA), src.Pitch, dst.Pitch, lineBytes, lines).
+		Inc(sc, m2mfLaunch, m2mfSrcPitch|m2mfDstPitch)
 }
 
 // Inline writes words to dst through M2MF.
 func (b *Buffer) Inline(dst uint64, words ...uint32) *Buffer {
+	sc := M2MF.Object().Subchan
 	for len(words) > 0 {
 		n := min(len(words), maxInline)
 		bytes := uint32(n * 4)
-		b.M2MFInline(M2MF.Object().Subchan, Surface{VA: dst, Pitch: bytes}, bytes, 1, words[:n])
+		b.Inc(sc, m2mfOut, hi(dst), lo(dst)).Inc(sc, m2mfPitchOut, bytes, bytes, 1).
+			Inc(sc, m2mfLaunch, m2mfInline|m2mfSrcPitch|m2mfDstPitch).NonInc(sc, m2mfData, words[:n]...)
 		dst, words = dst+uint64(bytes), words[n:]
 	}
 	return b
@@ -83,65 +93,25 @@ func (b *Buffer) Inline(dst uint64, words ...uint32) *Buffer {
 // Methods of the copy engines as nouveau's microcode (ce/fuc/com.fuc) defines
 // them, for classes 90b5 and 90b8 alike. They are not those of cl90b5.h.
 const (
-	CEExec           Method = 0x300
-	CESrcAddressHigh Method = 0x30c // then low, destination high, low, pitches (19 bits), bytes or elements (16 bits), lines (13 bits)
-)
+	ceExec   Method = 0x300
+	ceSource Method = 0x30c // high, low, destination high, low, pitches (19 bits), bytes or elements (16 bits), lines (13 bits)
 
-// Bits of CEExec.
-const (
-	CEExecSrcLinear = 1 << 4
-	CEExecDstLinear = 1 << 8
+	ceSrcLinear = 1 << 4 // bits of ceExec
+	ceDstLinear = 1 << 8
 )
-
-// CECopy copies lines of lineBytes each.
-func (b *Buffer) CECopy(sc Subchan, src, dst Surface, lineBytes, lines uint32) {
-	b.Inc(sc, CESrcAddressHigh, hi(src.VA), lo(src.VA), hi(dst.VA), lo(dst.VA), src.Pitch, dst.Pitch, lineBytes, lines)
-	b.Inc(sc, CEExec, CEExecSrcLinear|CEExecDstLinear)
-}
 
 // Methods of MEMORY_TO_MEMORY_FORMAT, class 9039. Source: cl9039.h.
 const (
-	M2MFOffsetOutA Method = 0x238 // VA 39:32, then 31:0
-	M2MFLaunch     Method = 0x300
-	M2MFInlineData Method = 0x304
-	M2MFOffsetInA  Method = 0x30c // as out, then the pitch
-	M2MFPitchOut   Method = 0x318 // then bytes of a line, then lines
-)
+	m2mfOut      Method = 0x238 // VA 39:32, then 31:0
+	m2mfLaunch   Method = 0x300
+	m2mfData     Method = 0x304
+	m2mfIn       Method = 0x30c // as out, then pitches, bytes of a line, lines
+	m2mfPitchOut Method = 0x318 // then bytes of a line, then lines
 
-// Bits of M2MFLaunch.
-const (
-	LaunchInline   = 1 << 0
-	LaunchSrcPitch = 1 << 4
-	LaunchDstPitch = 1 << 8
+	m2mfInline   = 1 << 0 // bits of m2mfLaunch
+	m2mfSrcPitch = 1 << 4
+	m2mfDstPitch = 1 << 8
 )
 
 // maxInline is how many words follow one header here.
 const maxInline = 2047
-
-// MaxM2MFLines is as many lines as nouveau asks of one launch.
-const MaxM2MFLines = 2047
-
-// Surface is one side of an engine copy.
-type Surface struct {
-	VA    uint64
-	Pitch uint32 // bytes from line to line
-}
-
-// M2MFCopy copies lines of lineBytes each from src to dst.
-func (b *Buffer) M2MFCopy(sc Subchan, src, dst Surface, lineBytes, lines uint32) {
-	b.Inc(sc, M2MFOffsetOutA, hi(dst.VA), lo(dst.VA))
-	b.Inc(sc, M2MFOffsetInA, hi(src.VA), lo(src.VA), src.Pitch, dst.Pitch, lineBytes, lines)
-	b.Inc(sc, M2MFLaunch, LaunchSrcPitch|LaunchDstPitch)
-}
-
-// M2MFInline writes data, padded to words, to lines of lineBytes at dst.
-func (b *Buffer) M2MFInline(sc Subchan, dst Surface, lineBytes, lines uint32, data []uint32) {
-	b.Inc(sc, M2MFOffsetOutA, hi(dst.VA), lo(dst.VA))
-	b.Inc(sc, M2MFPitchOut, dst.Pitch, lineBytes, lines)
-	b.Inc(sc, M2MFLaunch, LaunchInline|LaunchSrcPitch|LaunchDstPitch)
-	for len(data) > 0 {
-		n := min(len(data), maxInline)
-		b.NonInc(sc, M2MFInlineData, data[:n]...)
-		data = data[n:]
-	}
-}

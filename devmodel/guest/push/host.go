@@ -14,7 +14,6 @@ const (
 // Classes of GF100.
 const (
 	ClassM2MF    = 0x9039
-	Class3D      = 0x9097
 	ClassCompute = 0x90c0
 	ClassCE0     = 0x90b5
 	ClassCE1     = 0x90b8
@@ -61,19 +60,6 @@ func (b *Buffer) SetObject(o Object) *Buffer {
 func (b *Buffer) Semaphore(va uint64, payload, op uint32) *Buffer {
 	return b.Inc(0, HostSemaphoreA, hi(va), lo(va), payload, op)
 }
-
-// Report releases a semaphore from the end of the graphics pipeline: Mesa's fence.
-func (b *Buffer) Report(sc Subchan, va uint64, payload, op uint32) {
-	b.Inc(sc, ReportSemaphoreA, hi(va), lo(va), payload, op)
-}
-
-// Report semaphores of 9097 and 90c0. Source: cl9097.h, cl90c0.h.
-const (
-	ReportSemaphoreA Method = 0x1b00
-
-	ReportRelease = 0       // operation 1:0
-	ReportOneWord = 1 << 28 // else {payload, 0, time lo, time hi}
-)
 
 // Methods of the GR classes that every one of them has, or none.
 const (

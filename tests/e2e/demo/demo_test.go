@@ -1,5 +1,5 @@
-// Package demo_test runs the demonstration as a person does. In the gate this is the
-// test of two guests, with two kernels, on one card.
+// Package demo_test runs the demonstration as a person does. This is the test of several
+// guests with kernels of their own on one card.
 package demo_test
 
 import (
@@ -37,6 +37,9 @@ func TestDemo(t *testing.T) {
 	}{
 		{name: "two guests", args: []string{"--kernel", "6.1,7.2"}, held: []string{"boot a", "boot b", "probe a", "probe b",
 			"copies a", "copies b", "card's count", "reboot", "GPU fault", "out of bounds", "OpenCL a", "OpenCL b", "registers", "power cut", "power-off", "server's end"}},
+		{name: "three guests", release: true, args: []string{"--kernel", "6.1,6.12,7.2"}, held: []string{"boot a", "boot b", "boot c",
+			"probe a", "probe b", "probe c", "copies a", "copies b", "copies c", "card's count", "reboot", "GPU fault", "out of bounds",
+			"OpenCL a", "OpenCL b", "OpenCL c", "registers", "power cut", "power-off", "server's end"}},
 		{name: "two guests, engines disabled", release: true, args: []string{"--disable-engines"},
 			held:   []string{"boot a", "boot b", "probe a", "probe b", "out of bounds", "registers", "power-off", "server's end"},
 			failed: []string{"copies a", "copies b", "card's count", "reboot", "GPU fault", "OpenCL a", "OpenCL b", "power cut"}},

@@ -14,11 +14,12 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/umbra-gpu/umbra/aggregator/card/soft"
+	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/cmd/lab"
 	"github.com/umbra-gpu/umbra/cmd/lab/labtest"
 	"github.com/umbra-gpu/umbra/cmd/lab/proto"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
+	"github.com/umbra-gpu/umbra/tests/rig"
 	"github.com/umbra-gpu/umbra/tests/scale"
 	"github.com/umbra-gpu/umbra/tests/testserver"
 )
@@ -34,9 +35,9 @@ func TestMachine(t *testing.T) {
 	scale.ReleaseOnly(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*deadline)
 	defer cancel()
-	s, err := testserver.NewShared(soft.Config{VRAM: 512 << 20}, 2, 128<<20)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	s := rig.New(t, testserver.SharedConfig{})
+	s.Add(aggregator.GuestConfig{Name: "a"})
+	s.Add(aggregator.GuestConfig{Name: "b"})
 	dir := t.TempDir()
 	vm := labtest.Start(t, lab.Config{Sockets: []string{s.GPUs[0].Socket, s.GPUs[1].Socket}, Reboot: true, CPUs: 1, Memory: 512, Dir: dir})
 	var pci proto.PCIResult

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"io"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 
@@ -99,26 +97,6 @@ func TestParseInterrupt(t *testing.T) {
 	require.Equal(t, proto.InterruptLine{IRQ: "24", Chip: "PCI-MSI-0000:00:03.0 0-edge nvkm", Count: 130}, l)
 	_, ok = parseInterrupt("  4:  5  IO-APIC  4-edge   ttyS0", 1, []string{"nvkm"})
 	require.False(t, ok)
-}
-
-// TestTraps accesses a file in place of a BAR.
-func TestTraps(t *testing.T) {
-	root := t.TempDir()
-	dir := filepath.Join(root, pciDevices, "0000:00:02.0")
-	require.NoError(t, os.MkdirAll(dir, 0o755))
-	for _, name := range []string{"enable", "resource0"} {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
-	}
-	require.NoError(t, os.Truncate(filepath.Join(dir, "resource0"), regSpace))
-	s := &System{Root: root}
-	r, err := s.Traps(proto.TrapsArgs{Address: "0000:00:02.0", Offset: 0x14fc, Write: true, Count: 100})
-	require.NoError(t, err)
-	require.EqualValues(t, 100, r.Last)
-	for _, bad := range []proto.TrapsArgs{{Offset: 2, Count: 1}, {Offset: regSpace, Count: 1}, {Count: 0}} {
-		bad.Address = "0000:00:02.0"
-		_, err := s.Traps(bad)
-		require.ErrorContains(t, err, "want 1 or more")
-	}
 }
 
 // A program's output and status are returned, also of one that fails; one that does not end

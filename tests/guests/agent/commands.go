@@ -31,13 +31,11 @@ func (s *Server) table() map[string]command {
 
 		proto.CmdM2MF:          do(env.M2MF),
 		proto.CmdCE:            do(env.CE),
-		proto.CmdSemaphores:    do(env.Semaphores),
 		proto.CmdFences:        do(env.Fences),
 		proto.CmdBOMoves:       do(env.BOMoves),
 		proto.CmdFault:         do(env.Fault),
 		proto.CmdLoad:          act(s.startLoad),
 		proto.CmdLoadStop:      get(s.endLoad),
-		proto.CmdTraps:         do(sys.Traps),
 		proto.CmdDoorbellOpen:  act(func(none) error { return s.openDoorbell() }),
 		proto.CmdDoorbell:      act(s.ringDoorbell),
 		proto.CmdDoorbellClose: act(func(none) error { return s.closeDoorbell() }),

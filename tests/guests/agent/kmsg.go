@@ -59,18 +59,6 @@ func (s *System) Mark(a proto.MarkArgs) (proto.MarkResult, error) {
 	return res, err
 }
 
-// LastRecord returns the number of the last record.
-func (s *System) LastRecord() (uint64, error) {
-	res, err := s.Mark(proto.MarkArgs{})
-	return res.Seq, err
-}
-
-// LogAfter returns all records after one.
-func (s *System) LogAfter(seq uint64) ([]proto.KmsgRecord, error) {
-	res, err := s.Kmsg(proto.KmsgArgs{AfterSeq: &seq, Limit: 1 << 20})
-	return res.Records, err
-}
-
 // records hands the log to f, oldest first, until f says no. Each read of /dev/kmsg is one
 // record; EPIPE tells that some were overwritten meanwhile.
 func (s *System) records(f func(proto.KmsgRecord) bool) error {

@@ -31,22 +31,15 @@ func (s *System) PCI(a proto.PCIArgs) (proto.PCIResult, error) {
 }
 
 func (s *System) function(dir string) (f proto.PCIFunction, err error) {
-	f.Address = filepath.Base(dir)
-	for _, a := range []struct {
-		file string
-		set  func(v uint64)
-	}{
-		{"vendor", func(v uint64) { f.Vendor = uint16(v) }},
-		{"device", func(v uint64) { f.Device = uint16(v) }},
-		{"class", func(v uint64) { f.Class = uint32(v) }},
-		{"revision", func(v uint64) { f.Revision = uint8(v) }},
-		{"irq", func(v uint64) { f.IRQ = int(v) }},
-	} {
-		v, err := s.number(dir + "/" + a.file)
-		if err != nil {
+	values := make(map[string]uint64)
+	for _, name := range []string{"vendor", "device", "class", "revision", "irq"} {
+		if values[name], err = s.number(dir + "/" + name); err != nil {
 			return f, err
 		}
-		a.set(v)
+	}
+	f = proto.PCIFunction{
+		Address: filepath.Base(dir), Vendor: uint16(values["vendor"]), Device: uint16(values["device"]),
+		Class: uint32(values["class"]), Revision: uint8(values["revision"]), IRQ: int(values["irq"]),
 	}
 	if link, err := os.Readlink(s.path(dir + "/driver")); err == nil {
 		f.Driver = filepath.Base(link)

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"sort"
 	"strconv"
 	"strings"
 	"time"
@@ -47,7 +46,6 @@ func (s *System) number(p string) (uint64, error) {
 
 func (s *System) glob(pattern string) []string {
 	found, _ := filepath.Glob(s.path(pattern)) // the patterns here are constants
-	sort.Strings(found)
 	for i, f := range found {
 		found[i] = strings.TrimPrefix(f, strings.TrimSuffix(s.Root, "/"))
 	}
@@ -95,12 +93,6 @@ func (s *System) Interrupts(a proto.InterruptsArgs) (proto.InterruptsResult, err
 		}
 	}
 	return res, nil
-}
-
-// GPUInterrupts counts the GPU's interrupts since boot.
-func (s *System) GPUInterrupts() (uint64, error) {
-	r, err := s.Interrupts(proto.InterruptsArgs{})
-	return r.Count, err
 }
 
 func parseInterrupt(row string, cpus int, names []string) (l proto.InterruptLine, ok bool) {

@@ -49,17 +49,11 @@ type Ref struct {
 	Write  bool
 }
 
-// Segment is a run of command words in a buffer of the validation list.
-type Segment struct {
-	Ref   int // index in the list
-	Bytes uint64
-}
-
-// Submit queues segments.
-func (c *Channel) Submit(refs []Ref, segments []Segment) error {
+// Submit queues so many bytes of command words at the start of the first buffer on the list.
+func (c *Channel) Submit(refs []Ref, bytes uint64) error {
 	var pin runtime.Pinner
 	defer pin.Unpin()
-	req := &gemPushbuf{Channel: uint32(c.id), NrBuffers: uint32(len(refs)), NrPush: uint32(len(segments))}
+	req := &gemPushbuf{Channel: uint32(c.id), NrBuffers: uint32(len(refs))}
 	if len(refs) > 0 {
 		list := make([]pushbufBO, len(refs))
 		for i, r := range refs {
@@ -68,13 +62,10 @@ func (c *Channel) Submit(refs []Ref, segments []Segment) error {
 		pin.Pin(&list[0])
 		req.Buffers = addr(&list[0])
 	}
-	if len(segments) > 0 {
-		list := make([]pushbufPush, len(segments))
-		for i, s := range segments {
-			list[i] = pushbufPush{BOIndex: uint32(s.Ref), Length: s.Bytes}
-		}
-		pin.Pin(&list[0])
-		req.Push = addr(&list[0])
+	if bytes > 0 {
+		words := &pushbufPush{Length: bytes}
+		pin.Pin(words)
+		req.NrPush, req.Push = 1, addr(words)
 	}
 	return ioctl(c.dev.f, "GEM_PUSHBUF", ioctlGEMPushbuf, unsafe.Pointer(req))
 }
@@ -92,7 +83,7 @@ func (r Ref) entry() pushbufBO {
 
 // Alive asks whether the kernel still takes work for the channel, by an
 // empty submission: nil, or ENODEV after it was killed, ENOENT if it does not exist.
-func (c *Channel) Alive() error { return c.Submit(nil, nil) }
+func (c *Channel) Alive() error { return c.Submit(nil, 0) }
 
 // Close frees the channel. The kernel first waits for its work to end.
 func (c *Channel) Close() error {

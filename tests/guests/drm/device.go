@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"sort"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -25,7 +24,6 @@ func DefaultNode() (string, error) {
 			return "", err
 		}
 		if len(nodes) > 0 {
-			sort.Strings(nodes)
 			return nodes[0], nil
 		}
 	}
@@ -77,15 +75,6 @@ func (e *Error) Error() string { return fmt.Sprintf("%s: %s (errno %d)", e.Op, e
 
 // Unwrap returns the errno, for errors.Is.
 func (e *Error) Unwrap() error { return e.Errno }
-
-// Errno returns the errno in err, or 0.
-func Errno(err error) int {
-	var errno unix.Errno
-	if errors.As(err, &errno) {
-		return int(errno)
-	}
-	return 0
-}
 
 // ioctl repeats what a signal interrupted, as every DRM client must: the Go
 // runtime sends itself signals to preempt.

@@ -30,7 +30,7 @@ func (e *Env) BOMoves(a proto.BOMovesArgs) (res proto.BOMovesResult, err error) 
 	if err := k.upload(push.M2MF, b, drm.DomainVRAM, want); err != nil {
 		return res, err
 	}
-	for i := range orInt(a.Moves, 8) {
+	for i := range cmp.Or(a.Moves, 8) {
 		to := drm.DomainGART
 		if i%2 == 1 {
 			to = drm.DomainVRAM

@@ -15,39 +15,18 @@ type copier struct {
 	staging Buffer
 }
 
-func newCopier(dev Device) (*copier, error) {
-	s, err := NewStream(dev)
-	if err != nil {
-		return nil, err
-	}
-	return &copier{s: s}, nil
-}
-
-// ownCopier is a copier on a device of its own.
-type ownCopier struct{ *copier }
-
 // copier opens the card for a copier.
-func (e *Env) copier() (ownCopier, error) {
-	dev, err := e.Open()
-	if err != nil {
-		return ownCopier{}, err
-	}
-	k, err := newCopier(dev)
-	if err != nil {
-		return ownCopier{}, errors.Join(err, dev.Close())
-	}
-	return ownCopier{k}, nil
+func (e *Env) copier() (*copier, error) {
+	s, err := e.stream()
+	return &copier{s: s}, err
 }
 
-// Close ends both.
-func (k ownCopier) Close() error { return errors.Join(k.copier.Close(), k.s.dev.Close()) }
-
-func (k *copier) Close() error {
-	err := k.s.Close()
+// Close frees the buffer before the stream, whose device may end with it.
+func (k *copier) Close() (err error) {
 	if k.staging != nil {
-		err = errors.Join(err, k.staging.Close())
+		err = k.staging.Close()
 	}
-	return err
+	return errors.Join(err, k.s.Close())
 }
 
 // stage returns a GART buffer of at least n bytes, and its mapping.
@@ -146,13 +125,8 @@ func (k *copier) peek(b Buffer, want []byte) error {
 	return nil
 }
 
-// Subchannels. Those of the objects 0 to 3 and 7 are as in Mesa's nvc0.
+// Subchannels, as in Mesa's nvc0.
 const (
 	subchanM2MF  push.Subchan = 2
 	subchanEmpty push.Subchan = 6 // nothing is ever bound here
-)
-
-var (
-	object3D      = push.Object{Class: push.Class3D, Unit: push.UnitGR, Subchan: 0}
-	objectCompute = push.Object{Class: push.ClassCompute, Unit: push.UnitGR, Subchan: 1}
 )

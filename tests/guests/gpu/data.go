@@ -3,7 +3,16 @@ package gpu
 import (
 	"encoding/binary"
 	"math/bits"
+	"sync/atomic"
+	"time"
+	"unsafe"
 )
+
+// patience is for what is waited for at all; only a failure uses it up.
+const patience = time.Minute
+
+// word is a 32-bit word that the GPU writes while the CPU looks.
+func word(m []byte, off int) *atomic.Uint32 { return (*atomic.Uint32)(unsafe.Pointer(&m[off])) }
 
 // random is a stream of bytes with a seed: SplitMix64.
 type random uint64

@@ -21,15 +21,11 @@ func ref(b Buffer, valid drm.Domain, write bool) Ref {
 // Env is the machine around the GPU.
 type Env struct{ System }
 
-// System is the guest's kernel.
+// System is the guest's kernel: its uname -r and its log.
 type System interface {
-	// Release is uname -r.
 	Release() string
-	// GPUInterrupts counts the GPU's interrupts since boot.
-	GPUInterrupts() (uint64, error)
-	// LastRecord returns the number of the kernel log's last record, LogAfter what came after it.
-	LastRecord() (uint64, error)
-	LogAfter(seq uint64) ([]proto.KmsgRecord, error)
+	Mark(proto.MarkArgs) (proto.MarkResult, error)
+	Kmsg(proto.KmsgArgs) (proto.KmsgResult, error)
 }
 
 // Open opens the first render node.

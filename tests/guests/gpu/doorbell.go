@@ -6,8 +6,6 @@ import (
 	"runtime"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/umbra-gpu/umbra/cmd/lab/proto"
 	"github.com/umbra-gpu/umbra/devmodel/guest/push"
 	"github.com/umbra-gpu/umbra/tests/guests/drm"
@@ -15,7 +13,7 @@ import (
 
 // Doorbell is a channel to ring the doorbell of.
 type Doorbell struct {
-	c    client
+	s    *Stream
 	page Buffer
 	sem  []byte
 	done uint32
@@ -27,11 +25,11 @@ const maxDoorbells = 100_000
 // OpenDoorbell makes the channel and runs one submission.
 func (e *Env) OpenDoorbell() (_ *Doorbell, err error) {
 	b := new(Doorbell)
-	if b.c, err = e.client(); err != nil {
+	if b.s, err = e.stream(); err != nil {
 		return nil, err
 	}
-	if b.page, err = b.c.dev.NewBuffer(4096, drm.DomainGART); err != nil {
-		return nil, errors.Join(err, b.c.Close())
+	if b.page, err = b.s.dev.NewBuffer(4096, drm.DomainGART); err != nil {
+		return nil, errors.Join(err, b.s.Close())
 	}
 	if b.sem, err = b.page.Bytes(); err == nil {
 		word(b.sem, 0).Store(0)
@@ -44,7 +42,7 @@ func (e *Env) OpenDoorbell() (_ *Doorbell, err error) {
 }
 
 // Close frees the channel.
-func (b *Doorbell) Close() error { return errors.Join(b.c.Flush(), b.page.Close(), b.c.Close()) }
+func (b *Doorbell) Close() error { return errors.Join(b.s.Flush(), b.page.Close(), b.s.Close()) }
 
 // Ring submits work through the driver, and awaits it in memory before the next.
 func (b *Doorbell) Ring(a proto.DoorbellArgs) error {
@@ -56,38 +54,31 @@ func (b *Doorbell) Ring(a proto.DoorbellArgs) error {
 			return err
 		}
 	}
-	return b.c.ch.Alive()
+	return b.s.ch.Alive()
 }
 
 func (b *Doorbell) ring() error {
 	var p push.Buffer
 	p.Semaphore(b.page.VA(), b.done+1, push.SemRelease|push.SemOneWord)
-	if err := b.c.Submit(&p, ref(b.page, drm.DomainGART, true)); err != nil {
+	if err := b.s.Submit(&p, ref(b.page, drm.DomainGART, true)); err != nil {
 		return err
 	}
 	b.done++
 	return b.await()
 }
 
-// eagerReads is how many reads of a semaphore follow each other without a pause.
-const eagerReads = 1000
-
 // await waits until everything launched is done. It only reads memory.
 func (b *Doorbell) await() error {
-	at := word(b.sem, 0)
-	var end time.Time
+	at, end := word(b.sem, 0), time.Now().Add(patience)
 	for reads := 1; at.Load() != b.done; reads++ {
-		switch {
-		case reads < eagerReads:
+		if reads < 1000 {
 			runtime.Gosched()
 			continue
-		case reads == eagerReads:
-			end = time.Now().Add(patience)
-		case time.Now().After(end):
+		}
+		if time.Now().After(end) {
 			return fmt.Errorf("the semaphore stays at %d of %d", at.Load(), b.done)
 		}
-		pause := unix.NsecToTimespec(int64(20 * time.Microsecond))
-		_ = unix.Nanosleep(&pause, nil)
+		time.Sleep(20 * time.Microsecond)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package gpu
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -15,7 +16,7 @@ import (
 // each must have written by then. Unless told not to, it then chains copies across channels,
 // where only the kernel's own semaphores keep the order.
 func (e *Env) Fences(a proto.FencesArgs) (res proto.FencesResult, err error) {
-	count, batch := orInt(a.Count, 500), orInt(a.Batch, 1)
+	count, batch := cmp.Or(a.Count, 500), cmp.Or(a.Batch, 1)
 	dev, err := e.Open()
 	if err != nil {
 		return res, err
@@ -33,13 +34,6 @@ func (e *Env) Fences(a proto.FencesArgs) (res proto.FencesResult, err error) {
 		err = fmt.Errorf("%d of %d waits ended early, %d of %d copies across channels came out wrong", res.Wrong, res.Waits, res.CrossWrong, res.CrossCopies)
 	}
 	return res, err
-}
-
-func orInt(v, or int) int {
-	if v == 0 {
-		return or
-	}
-	return v
 }
 
 func fenceWaits(dev Device, count, batch int, res *proto.FencesResult) (err error) {
@@ -91,10 +85,11 @@ const (
 )
 
 func fenceChain(dev Device, res *proto.FencesResult) (err error) {
-	k, err := newCopier(dev)
+	s, err := NewStream(dev)
 	if err != nil {
 		return err
 	}
+	k := &copier{s: s}
 	defer closeInto(k, &err)
 	streams := make([]*Stream, channels)
 	for i := range streams {

@@ -27,7 +27,7 @@ type Load struct {
 
 // StartLoad starts the clients, and returns when each has done and verified a first round.
 func (e *Env) StartLoad(a proto.LoadArgs) (*Load, error) {
-	l := &Load{clients: orInt(a.Clients, 1), every: time.Duration(a.EveryMS) * time.Millisecond, stop: make(chan struct{})}
+	l := &Load{clients: cmp.Or(a.Clients, 1), every: time.Duration(a.EveryMS) * time.Millisecond, stop: make(chan struct{})}
 	ready := make(chan error, l.clients)
 	for i := range l.clients {
 		l.wg.Go(func() {
@@ -133,14 +133,14 @@ func (l *Load) client(e *Env, size, keep, seed uint64, ready chan<- error) (err 
 		next := time.After(l.every)
 		seed++
 		fill(want, seed)
-		if err := l.round(k.copier, vram, want); err != nil {
+		if err := l.round(k, vram, want); err != nil {
 			return err
 		}
 		if l.Totals().Wrong > 0 {
 			say(errWrong)
 		}
 		if keep > 0 {
-			if err := l.check(k.copier, stays, kept); err != nil {
+			if err := l.check(k, stays, kept); err != nil {
 				return err
 			}
 		}

@@ -21,9 +21,6 @@ const (
 	unmappedVA = 0x10_0000_0000
 	// badHeader is a command word with operation 6, which does not exist.
 	badHeader = 6<<29 | 1<<16 | uint32(subchanM2MF)<<13 | 0x40
-
-	runawayLine   = 1 << 19
-	runawayCopies = 1200 // of a GiB each; a push buffer holds no more
 )
 
 // offence is one way to break a rule, and what nouveau does about it.
@@ -52,14 +49,6 @@ var offences = []offence{
 	{name: "ce-write", fault: true, objects: useCE, emit: func(b *push.Buffer, bad, page push.Surface) { b.CopyLines(push.CE0, bad, page, 256, 1) }},
 	{name: "semaphore", fault: true, emit: func(b *push.Buffer, bad, _ push.Surface) {
 		b.Semaphore(bad.VA, 1, push.SemRelease|push.SemOneWord)
-	}},
-	// Minutes of copies of a line onto itself, in one entry of the ring. If requests have a
-	// limit, its channel ends as after an engine fault.
-	{name: "runaway", fault: true, objects: useM2MF, emit: func(b *push.Buffer, _, page push.Surface) {
-		page.Pitch = 0
-		for range runawayCopies {
-			b.CopyLines(push.M2MF, page, page, runawayLine, push.MaxM2MFLines)
-		}
 	}},
 	{name: "host-method", disables: true, says: "ILLEGAL_MTHD", objects: useM2MF, emit: func(b *push.Buffer, _, _ push.Surface) {
 		b.Inc(subchanM2MF, push.HostNoSuch, 0x12345678)
@@ -95,8 +84,8 @@ func (o *offence) judgement(release string) (killed bool, says []string) {
 	return false, []string{o.says}
 }
 
-// Fault breaks a rule on a new channel while other clients copy. The kernel must do what it does for
-// this offence, the others copy on, and a new client work.
+// Fault breaks a rule on a new channel while another client copies. The kernel must do what it does for
+// this offence, the other copy on, and a new client work.
 func (e *Env) Fault(a proto.OffenceArgs) (res proto.OffenceResult, err error) {
 	if a.What == "" {
 		a.What = offences[0].name
@@ -109,20 +98,16 @@ func (e *Env) Fault(a proto.OffenceArgs) (res proto.OffenceResult, err error) {
 		}
 		return res, fmt.Errorf("offence %q: want one of %s", a.What, strings.Join(names, ", "))
 	}
-	var load *Load
-	if clients := orInt(a.Background, 1); clients > 0 {
-		if load, err = e.StartLoad(proto.LoadArgs{Seed: a.Seed + 1<<40, Clients: clients, Bytes: 64 << 10}); err != nil {
-			return res, fmt.Errorf("background: %w", err)
-		}
+	load, err := e.StartLoad(proto.LoadArgs{Seed: a.Seed + 1<<40, Bytes: 64 << 10})
+	if err != nil {
+		return res, fmt.Errorf("background: %w", err)
 	}
 	if err = e.commit(&offences[i], a, &res); err != nil {
 		err = fmt.Errorf("%s: %w", a.What, err)
 	}
-	if load != nil {
-		var loadErr error
-		res.Background, loadErr = load.anotherRound()
-		err = errors.Join(err, loadErr)
-	}
+	var loadErr error
+	res.Background, loadErr = load.anotherRound()
+	err = errors.Join(err, loadErr)
 	if fresh := e.verified(); fresh != nil {
 		return res, errors.Join(err, fmt.Errorf("a new client does not work: %w", fresh))
 	}
@@ -132,16 +117,16 @@ func (e *Env) Fault(a proto.OffenceArgs) (res proto.OffenceResult, err error) {
 
 // commit commits the offence on a new channel, and watches the channel.
 func (e *Env) commit(o *offence, a proto.OffenceArgs, res *proto.OffenceResult) (err error) {
-	mark, err := e.LastRecord()
+	mark, err := e.Mark(proto.MarkArgs{})
 	if err != nil {
 		return err
 	}
-	s, err := e.client()
+	s, err := e.stream()
 	if err != nil {
 		return err
 	}
 	defer closeInto(s, &err)
-	page, err := s.dev.NewBuffer(runawayLine, drm.DomainGART)
+	page, err := s.dev.NewBuffer(4096, drm.DomainGART)
 	if err != nil {
 		return err
 	}
@@ -153,7 +138,7 @@ func (e *Env) commit(o *offence, a proto.OffenceArgs, res *proto.OffenceResult) 
 	if err := s.use(o.objects...); err != nil {
 		return err
 	}
-	if err := alive(s.Stream, page, 0x600d); err != nil {
+	if err := alive(s, page, 0x600d); err != nil {
 		return fmt.Errorf("before the offence: %w", err)
 	}
 	poison := make([]byte, len(m))
@@ -170,7 +155,7 @@ func (e *Env) commit(o *offence, a proto.OffenceArgs, res *proto.OffenceResult) 
 	if err := s.Submit(&b, ref(page, drm.DomainGART, true)); err != nil && !errors.Is(err, unix.ENODEV) {
 		return err
 	}
-	if err := e.watch(s.ch, start.Add(time.Duration(orInt(a.TimeoutMS, 60_000))*time.Millisecond), mark, res); err != nil {
+	if err := e.watch(s.ch, start.Add(patience), mark.Seq, res); err != nil {
 		return err
 	}
 	switch {
@@ -185,7 +170,7 @@ func (e *Env) commit(o *offence, a proto.OffenceArgs, res *proto.OffenceResult) 
 		}
 	}
 	if !res.Killed {
-		return alive(s.Stream, page, 0xa11fe)
+		return alive(s, page, 0xa11fe)
 	}
 	return nil
 }
@@ -214,12 +199,13 @@ func (e *Env) watch(ch Channel, end time.Time, mark uint64, res *proto.OffenceRe
 }
 
 // readLog collects warnings and worse, and derives from them which interrupt reported the offence.
-func (e *Env) readLog(mark uint64, res *proto.OffenceResult) (err error) {
+func (e *Env) readLog(mark uint64, res *proto.OffenceResult) error {
 	const warning = 4
-	if res.Log, err = e.LogAfter(mark); err != nil {
+	log, err := e.Kmsg(proto.KmsgArgs{AfterSeq: &mark, Limit: 1 << 20})
+	if err != nil {
 		return err
 	}
-	res.Log = slices.DeleteFunc(res.Log, func(r proto.KmsgRecord) bool { return r.Level > warning })
+	res.Log = slices.DeleteFunc(log.Records, func(r proto.KmsgRecord) bool { return r.Level > warning })
 	for _, r := range [][2]string{{"fault", "mmu"}, {" gr: ", "pgraph"}, {"PBDMA", "pbdma"}} {
 		if logged(res.Log, r[0]) {
 			res.ReportedBy = r[1]

@@ -20,6 +20,7 @@ const (
 // Stream is a channel with push buffers of its own.
 type Stream struct {
 	dev   Device
+	own   bool // the device ends with the stream
 	ch    Channel
 	slots []Buffer
 	next  int
@@ -43,24 +44,19 @@ func NewStream(dev Device) (*Stream, error) {
 	return s, nil
 }
 
-// client is a device that is its own, and a stream on it.
-type client struct{ *Stream }
-
-// client opens the card.
-func (e *Env) client() (client, error) {
+// stream opens the card for one stream.
+func (e *Env) stream() (*Stream, error) {
 	dev, err := e.Open()
 	if err != nil {
-		return client{}, err
+		return nil, err
 	}
 	s, err := NewStream(dev)
 	if err != nil {
-		return client{}, errors.Join(err, dev.Close())
+		return nil, errors.Join(err, dev.Close())
 	}
-	return client{s}, nil
+	s.own = true
+	return s, nil
 }
-
-// Close ends both.
-func (c client) Close() error { return errors.Join(c.Stream.Close(), c.dev.Close()) }
 
 // use makes the objects, once, and binds each to its subchannel.
 func (s *Stream) use(objects ...push.Object) error {
@@ -84,32 +80,23 @@ func (s *Stream) use(objects ...push.Object) error {
 // Submit copies the words into a push buffer, waits only if all are in flight, and
 // queues it.
 func (s *Stream) Submit(b *push.Buffer, refs ...Ref) error {
-	list, segments, err := s.stage(b, refs...)
-	if err != nil {
-		return err
-	}
-	return s.ch.Submit(list, segments)
-}
-
-// stage does all of that but to queue it.
-func (s *Stream) stage(b *push.Buffer, refs ...Ref) ([]Ref, []drm.Segment, error) {
 	if len(b.Words)*4 > slotBytes {
-		return nil, nil, fmt.Errorf("%d words in one submission: at most %d", len(b.Words), slotBytes/4)
+		return fmt.Errorf("%d words in one submission: at most %d", len(b.Words), slotBytes/4)
 	}
 	slot := s.slots[s.next%slots]
 	s.next++
 	if err := wait(slot, true); err != nil {
-		return nil, nil, err
+		return err
 	}
 	m, err := slot.Bytes()
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
 	for i, w := range b.Words {
 		binary.LittleEndian.PutUint32(m[4*i:], w)
 	}
 	list := append([]Ref{{Buffer: slot, Valid: drm.DomainGART}}, refs...)
-	return list, []drm.Segment{{Ref: 0, Bytes: uint64(len(b.Words) * 4)}}, nil
+	return s.ch.Submit(list, uint64(len(b.Words)*4))
 }
 
 // Flush waits until everything submitted is done.
@@ -129,13 +116,16 @@ func (s *Stream) Close() error {
 	for _, b := range s.slots {
 		err = errors.Join(err, b.Close())
 	}
+	if s.own {
+		err = errors.Join(err, s.dev.Close())
+	}
 	return err
 }
 
 // wait is Buffer.Wait with words for the kernel's time-out.
 func wait(b Buffer, write bool) error {
 	err := b.Wait(write)
-	if drm.Errno(err) == int(unix.EBUSY) {
+	if errors.Is(err, unix.EBUSY) {
 		return fmt.Errorf("the GPU did not finish in 30 s: %w", err)
 	}
 	return err

@@ -1,11 +1,5 @@
 // Command shim runs programs on the software card without a virtual machine, and replays what
-// they submitted:
-//
-//	shim run [flags] PROGRAM [argument...]   run a program of Debian's, or one of ours with Debian's OpenCL
-//	shim replay FILE...                      replay recordings
-//	shim random [flags]                      compare random kernels with Mesa's renderer
-//	shim piglit [flags]                      run piglit's OpenCL and compute tests, and say which of them count
-//	shim bench [flags]                       compare the card's speed with Mesa's renderer and PoCL
+// they submitted. Without arguments it lists its commands.
 package main
 
 import (
@@ -35,30 +29,16 @@ func main() {
 
 const usage = `shim run [flags] PROGRAM [argument...]   run a program on the software card; a name that ends in .c is compiled first
 shim replay FILE...                      replay recordings
-shim random [flags]                      run random kernels on the software card and on Mesa's renderer, and compare
 shim piglit [flags]                      run piglit's OpenCL and compute tests, and say which of them count
 shim bench [flags]                       compare the card's speed with Mesa's renderer and PoCL
 
-shim run -h, shim random -h, shim piglit -h and shim bench -h list the flags.
+shim run -h, shim piglit -h and shim bench -h list the flags.
 `
 
 func run(ctx context.Context, args []string) error {
-	switch {
-	case len(args) > 1 && args[0] == "run":
-		return runProgram(ctx, args[1:])
-	case len(args) > 0 && args[0] == "random":
-		return randomKernels(ctx, args[1:])
-	case len(args) > 0 && args[0] == "piglit":
-		return piglit(ctx, args[1:])
-	case len(args) > 0 && args[0] == "bench":
-		return bench(ctx, args[1:])
-	case len(args) > 1 && args[0] == "replay" && !strings.HasPrefix(args[1], "-"):
-		for _, name := range args[1:] {
-			if err := replay(name); err != nil {
-				return fmt.Errorf("%s: %w", name, err)
-			}
-		}
-		return nil
+	commands := map[string]func(context.Context, []string) error{"run": runProgram, "replay": replay, "piglit": piglit, "bench": bench}
+	if len(args) > 0 && commands[args[0]] != nil {
+		return commands[args[0]](ctx, args[1:])
 	}
 	fmt.Print(usage)
 	return nil
@@ -126,7 +106,20 @@ func store(name string, r *shim.Recording) error {
 	return err
 }
 
-func replay(name string) error {
+func replay(_ context.Context, names []string) error {
+	if len(names) == 0 || strings.HasPrefix(names[0], "-") {
+		fmt.Print(usage)
+		return nil
+	}
+	for _, name := range names {
+		if err := replayOne(name); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func replayOne(name string) error {
 	f, err := os.Open(name)
 	if err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 
@@ -29,10 +30,6 @@ func piglit(ctx context.Context, args []string) error {
 		return err
 	}
 	p := &piglitRun{done: make(map[string]shim.PiglitResult)}
-	var err error
-	if p.reasons, err = shim.PiglitReasons(); err != nil {
-		return err
-	}
 	if *name != "" {
 		if err := p.resume(*name); err != nil {
 			return err
@@ -48,39 +45,39 @@ func piglit(ctx context.Context, args []string) error {
 		defer host.Close()
 		hosts = append(hosts, host)
 	}
-	tests, err := hosts[0].PiglitTests()
+	all, err := hosts[0].PiglitTests()
 	if err != nil {
 		return err
 	}
-	seen := 0
-	for _, test := range tests {
-		if !strings.Contains(test, *match) {
-			continue
-		}
-		if seen++; (seen-1)%max(*every, 1) == 0 {
-			p.tests = append(p.tests, test)
-		}
-	}
-	if seen == 0 {
+	all = slices.DeleteFunc(all, func(test string) bool { return !strings.Contains(test, *match) })
+	if len(all) == 0 {
 		return fmt.Errorf("-match %s: no test's path contains it", *match)
 	}
-	if err := p.run(ctx, hosts); err != nil {
+	var tests, rest []string
+	for chunk := range slices.Chunk(all, max(*every, 1)) {
+		tests = append(tests, chunk[0])
+		if _, ok := p.done[chunk[0]]; !ok {
+			rest = append(rest, chunk[0])
+		}
+	}
+	shim.PiglitEach(ctx, hosts, rest, func(h *shim.Host, i int) {
+		r, err := h.Piglit(ctx, rest[i])
+		p.add(rest[i], r, err, len(rest))
+	})
+	if err := errors.Join(append(p.errs, ctx.Err())...); err != nil {
 		return err
 	}
-	return p.report()
+	return p.report(tests)
 }
 
-// piglitRun is the run of a list of tests.
+// piglitRun is the results of tests.
 type piglitRun struct {
-	tests   []string
-	reasons map[string]shim.PiglitReason
-	file    *os.File // of results, may be nil
-	rest    []string // tests without earlier results
+	file *os.File // of results, may be nil
 
 	mu   sync.Mutex // guards what follows
 	done map[string]shim.PiglitResult
 	errs []error
-	ran  int // tests, of those to run
+	ran  int // tests, without those of earlier runs
 }
 
 // resume reads earlier results.
@@ -99,34 +96,7 @@ func (p *piglitRun) resume(name string) error {
 	return err
 }
 
-func (p *piglitRun) run(ctx context.Context, hosts []*shim.Host) error {
-	for _, test := range p.tests {
-		if _, ok := p.done[test]; !ok {
-			p.rest = append(p.rest, test)
-		}
-	}
-	queue := make(chan string)
-	var working sync.WaitGroup
-	for _, host := range hosts {
-		working.Go(func() {
-			for test := range queue {
-				r, err := host.Piglit(ctx, test)
-				p.add(test, r, err)
-			}
-		})
-	}
-	for _, test := range p.rest {
-		select {
-		case queue <- test:
-		case <-ctx.Done():
-		}
-	}
-	close(queue)
-	working.Wait()
-	return errors.Join(append(p.errs, ctx.Err())...)
-}
-
-func (p *piglitRun) add(test string, r shim.PiglitResult, err error) {
+func (p *piglitRun) add(test string, r shim.PiglitResult, err error, of int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err != nil {
@@ -144,14 +114,18 @@ func (p *piglitRun) add(test string, r shim.PiglitResult, err error) {
 		p.errs = append(p.errs, err)
 	}
 	p.ran++
-	fmt.Printf("%d of %d\t%s", p.ran, len(p.rest), line)
+	fmt.Printf("%d of %d\t%s", p.ran, of, line)
 }
 
-func (p *piglitRun) report() error {
+func (p *piglitRun) report(tests []string) error {
+	reasons, err := shim.PiglitReasons()
+	if err != nil {
+		return err
+	}
 	counted, passed, unexplained, ofMesa := 0, 0, 0, 0
-	for _, test := range p.tests {
+	for _, test := range tests {
 		r := p.done[test]
-		switch class := p.reasons[test].Class; {
+		switch class := reasons[test]; {
 		case !r.Counts():
 			continue
 		case r.Card == "pass":

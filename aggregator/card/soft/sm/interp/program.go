@@ -99,9 +99,6 @@ func (p *Program) Ran() map[*isa.Form]uint64 {
 	return ran
 }
 
-// Implements reports whether instructions of a form can run.
-func Implements(f *isa.Form) bool { return laneOps[f.Op] != nil || warpOps[f.Op] != nil }
-
 // check finds what is wrong with an instruction whenever it runs.
 func (d *Code) check() {
 	for _, v := range append(d.Src[:], d.Dst) {

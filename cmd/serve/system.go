@@ -1,4 +1,4 @@
-package parts
+package serve
 
 import (
 	"log/slog"
@@ -13,9 +13,9 @@ import (
 	"github.com/umbra-gpu/umbra/vfiouser"
 )
 
-// addresses is how many bytes of addresses this process has: those of x86-64 and arm64 with four
+// addressSpace is how many bytes of addresses this process has: those of x86-64 and arm64 with four
 // levels of page tables, or what its limit leaves.
-func addresses() uint64 {
+func addressSpace() uint64 {
 	most := uint64(1) << 47
 	var r unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_AS, &r) == nil {
@@ -26,16 +26,16 @@ func addresses() uint64 {
 
 // clientAlloc is how much memory the GPU may allocate in the files of one client; 0, with a line of
 // the log, where the system cannot bound it and the user has not asked for a bound.
-func clientAlloc(c *config.Config, alone bool, log *slog.Logger) (uint64, error) {
+func clientAlloc(c *config.Config, whole bool, log *slog.Logger) (uint64, error) {
 	if err := vfiouser.CheckDMAAlloc(); err != nil && !c.Given(config.ClientAlloc) {
 		log.Warn("the memory that GPUs allocate in clients' files has no bound; permit the system call userfaultfd, or give QEMU's memory backends prealloc=on", "error", err)
 		return 0, nil
 	}
-	return c.ClientPart(config.ClientAlloc, memory(), alone)
+	return c.ClientPart(config.ClientAlloc, memoryLimit(), whole)
 }
 
-// memory is how much this process can have: the machine's, or what its control groups leave.
-func memory() uint64 {
+// memoryLimit is how much this process can have: the machine's, or what its control groups leave.
+func memoryLimit() uint64 {
 	most := ^uint64(0)
 	var info unix.Sysinfo_t
 	if unix.Sysinfo(&info) == nil {

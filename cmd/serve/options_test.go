@@ -1,4 +1,4 @@
-package parts
+package serve
 
 import (
 	"fmt"
@@ -24,10 +24,10 @@ func made(t *testing.T, section, options string) string {
 	require.NoError(t, l.Check())
 	p, err := NewPlan(l, false, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
-	p.Card.Temperature, p.options.Log = nil, nil // pointers
+	p.card.Temperature, p.options.Log = nil, nil // pointers
 	schedule := *p.limits.Scheduler
 	p.limits.Scheduler = nil
-	return fmt.Sprintf("%+v\n%+v\n%+v\n%+v\n%+v", p.Card, p.limits, p.driver, schedule, p.options)
+	return fmt.Sprintf("%+v\n%+v\n%+v\n%+v\n%+v", p.card, p.limits, p.driver, schedule, p.options)
 }
 
 // TestNoLimitIsLost: each limit that differs from its default changes what is made.

@@ -1,4 +1,4 @@
-package parts
+package serve
 
 import (
 	"os"
@@ -29,6 +29,6 @@ func TestGroupLimit(t *testing.T) {
 	} {
 		require.Equal(t, want, groupLimit(root, groups), groups)
 	}
-	require.Positive(t, memory())
-	require.Positive(t, addresses())
+	require.Positive(t, memoryLimit())
+	require.Positive(t, addressSpace())
 }

@@ -1,0 +1,84 @@
+package serve
+
+import (
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/umbra-gpu/umbra/aggregator"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft"
+	"github.com/umbra-gpu/umbra/aggregator/driver"
+	"github.com/umbra-gpu/umbra/aggregator/passthrough"
+	"github.com/umbra-gpu/umbra/cmd/config"
+	"github.com/umbra-gpu/umbra/vfiouser"
+)
+
+// Plan is a server that was checked and has not started.
+type Plan struct {
+	Make  Make     // makes the transport
+	Lacks []string // what the transport lacks that the native one has
+
+	config  *config.Config
+	whole   bool // one guest has the whole card
+	card    soft.Config
+	windows passthrough.Config // of a whole card
+	gpus    []GPUConfig
+	options vfiouser.Options
+	limits  aggregator.Options
+	driver  driver.Options
+}
+
+// NewPlan finds everything that is wrong with the options before anything starts, and makes the paths
+// of sockets absolute. With whole one guest has the whole card.
+func NewPlan(c *config.Config, whole bool, log *slog.Logger) (p *Plan, err error) {
+	for _, s := range c.Sockets(c.GPUs) {
+		if err := resolve(s.Path, s.Where); err != nil {
+			return nil, err
+		}
+	}
+	p = &Plan{config: c, whole: whole, driver: driver.Options{Timeout: c.Limits.CardTimeout}}
+	if p.card, err = cardOf(c); err != nil {
+		return nil, err
+	}
+	if err = p.planTransport(log); err != nil {
+		return nil, err
+	}
+	if p.limits, err = LimitsOf(c); err != nil {
+		return nil, err
+	}
+	p.windows = passthrough.Config{Map: c.Card.BARMap, Limits: p.limits.Map}
+	for i := range c.GPUs {
+		g, err := GPUOf(&c.GPUs[i])
+		if err != nil {
+			return nil, err
+		}
+		p.gpus = append(p.gpus, g)
+	}
+	return p, nil
+}
+
+// Start makes the card and serves it, or its virtual GPUs. A whole card is served at an inherited
+// socket if there is one, which the server closes.
+func (p *Plan) Start(from *Inherited) (_ *Server, err error) {
+	s := &Server{Config: p.config, began: time.Now(), scheduled: p.limits.Scheduler != nil, log: p.options.Log}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Close())
+		}
+	}()
+	if s.Card, err = soft.New(p.card); err != nil {
+		return nil, err
+	}
+	if p.whole {
+		return s, s.serveWhole(p, from)
+	}
+	if s.Shared, err = NewShared(s.Card, p.Make, p.options, p.limits, p.driver); err != nil {
+		return nil, err
+	}
+	for _, cfg := range p.gpus {
+		if _, err := s.Shared.Add(cfg); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
