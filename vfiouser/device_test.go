@@ -44,7 +44,6 @@ type memDevice struct {
 	detached int
 	resets   int
 	unmasked [][2]int
-	masked   [][2]int
 	atDetach func()
 	onUnmask func()
 }
@@ -164,12 +163,6 @@ func (d *memDevice) Host() *vfiouser.Host {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.host
-}
-
-func (d *memDevice) IRQMasked(index, vector int) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.masked = append(d.masked, [2]int{index, vector})
 }
 
 func (d *memDevice) IRQUnmasked(index, vector int) {

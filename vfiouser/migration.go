@@ -221,11 +221,11 @@ func (c *conn) featureLogReport(f wire.Feature, data []byte) syscall.Errno {
 		return errnoOf(err)
 	}
 	b := c.featureBody(f, 24+int(bitmapBytes(size, pageSz)))
-	if b == nil {
-		return 0
+	if b != nil {
+		copy(b, data[:24])
+		c.mem.reportLog(addr, size, pageSz, b[24:])
 	}
-	copy(b, data[:24])
-	return errnoOf(c.mem.reportLog(addr, size, pageSz, b[24:]))
+	return 0
 }
 
 func (c *conn) migDataRead(rq *request) syscall.Errno {

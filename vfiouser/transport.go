@@ -51,10 +51,6 @@ func (m *Memory) Copy(addr uint64, p []byte, write bool) (err error) {
 		off := addr - r.addr
 		n := int(min(uint64(len(p)), r.size-off))
 		switch {
-		case r.direct != nil:
-			if !m.copyDirect(r, off, p[:n], write) {
-				return ErrFault
-			}
 		case r.data == nil:
 			err = ErrByMessage
 		case r.holes != nil && !r.populate(off, uint64(n)):
@@ -97,7 +93,7 @@ func (m *Memory) Provide(r MemoryRange, data []byte) error {
 
 // Withdraw takes out the ranges inside the size bytes at addr, when the device no longer uses them.
 // The bytes are the transport's again. EINVAL if a range is there only in part.
-func (m *Memory) Withdraw(addr, size uint64) error { return m.remove(addr, size, nil) }
+func (m *Memory) Withdraw(addr, size uint64) error { return m.remove(addr, size) }
 
 // overlaps reports whether a range that would be entry i meets a neighbour.
 //

@@ -3,6 +3,7 @@ package client_test
 import (
 	"io"
 	"os"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -99,12 +100,34 @@ func TestBrokenServers(t *testing.T) {
 	}
 }
 
-func TestUnresponsiveServer(t *testing.T) {
-	p, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	require.NoError(t, err)
-	defer unix.Close(p[1])
-	c, err := client.NewFD(p[0], &client.Options{NoVersion: true, Timeout: 50 * time.Millisecond})
-	require.NoError(t, err)
-	defer c.Close()
-	require.ErrorIs(t, c.Send(make([]byte, 16<<20)), os.ErrDeadlineExceeded)
+// TestEndlessServers: a call ends although the server takes nothing, or sends for ever and never the answer.
+func TestEndlessServers(t *testing.T) {
+	long := reply(wire.Header{ID: 1, Command: wire.RegionRead}, 1, 0, make([]byte, 1<<20))
+	request := wire.Message(wire.Header{ID: 1, Command: wire.DMARead}, make([]byte, wire.DMAAccessSize))
+	for name, say := range map[string]func(i int) []byte{
+		"nothing":              nil,
+		"a reply byte by byte": func(i int) []byte { return long[i : i+1] },
+		"requests":             func(int) []byte { return request },
+	} {
+		p, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		require.NoError(t, err)
+		c, err := client.NewFD(p[0], &client.Options{NoVersion: true, Timeout: 200 * time.Millisecond})
+		require.NoError(t, err)
+		var server sync.WaitGroup
+		if say == nil {
+			require.ErrorIs(t, c.Send(make([]byte, 16<<20)), os.ErrDeadlineExceeded)
+		} else {
+			server.Go(func() {
+				for i, err := 0, error(nil); err == nil; i++ {
+					_, err = unix.SendmsgN(p[1], say(i%len(long)), nil, nil, unix.MSG_NOSIGNAL)
+					time.Sleep(5 * time.Millisecond)
+				}
+			})
+			_, err = c.Read32(0, 0)
+			require.ErrorIs(t, err, os.ErrDeadlineExceeded, name)
+		}
+		c.Close()
+		server.Wait()
+		unix.Close(p[1])
+	}
 }
