@@ -77,17 +77,7 @@ func TestLargestMessage(t *testing.T) {
 // message.
 func script(t testing.TB) (raws [][]byte, fds [][]int) {
 	t.Helper()
-	ram, err := client.Alloc(1 << 16)
-	require.NoError(t, err)
-	e1, err := client.NewEventFD()
-	require.NoError(t, err)
-	e2, err := client.NewEventFD()
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		ram.Close()
-		e1.Close()
-		e2.Close()
-	})
+	ram, e1, e2 := alloc(t, 1<<16), eventfd(t), eventfd(t)
 	add := func(raw []byte, f ...int) { raws, fds = append(raws, raw), append(fds, f) }
 	add(message(wire.Version, 0, []byte(qemuVersion)))
 	add(message(wire.DMAMap, 0, wire.Append(nil, wire.DMAMapRequest{Argsz: 32, Flags: 3, Addr: 0x10000, Size: 0x10000})), ram.FD)
