@@ -218,6 +218,13 @@ func newRig(t testing.TB, dev vfiouser.Device, o vfiouser.Options) *rig {
 	return r
 }
 
+// served is a rig of a device of plain memory, with a client.
+func served(t testing.TB) (*rig, *client.Client) {
+	t.Helper()
+	r := newRig(t, newDevice(t), vfiouser.Options{})
+	return r, r.dial(nil)
+}
+
 func (r *rig) dial(o *client.Options) *client.Client {
 	r.t.Helper()
 	c, err := client.Dial(r.path, o)

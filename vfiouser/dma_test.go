@@ -232,8 +232,7 @@ func alloc(t testing.TB, n int) *client.Memory {
 
 // TestDMAMapErrors: the conformance suite and TestMapAgainstTwin have the other errors.
 func TestDMAMapErrors(t *testing.T) {
-	r := newRig(t, newDevice(t), vfiouser.Options{})
-	c := r.dial(nil)
+	r, c := served(t)
 	ram := alloc(t, 0x1000)
 	for q, fds := range map[wire.DMAMapRequest][]int{
 		{Argsz: 32, Flags: 3 | wire.DMAUseMmap, Size: 0x1000}:                           nil,

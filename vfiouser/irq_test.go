@@ -78,9 +78,8 @@ func TestMask(t *testing.T) {
 // TestINTxAutomask: a level-triggered interrupt is masked by its own signal until the client
 // is done with it.
 func TestINTxAutomask(t *testing.T) {
-	d := newDevice(t)
-	r := newRig(t, d, vfiouser.Options{})
-	c := r.dial(nil)
+	r, c := served(t)
+	d := r.dev
 	h := d.Host()
 	e := attach(t, c, irqINTx, 0, 1)[0]
 	h.Trigger(irqINTx, 0)
@@ -104,9 +103,8 @@ func TestINTxAutomask(t *testing.T) {
 // TestResample: an eventfd of the client unmasks, as KVM's resampling interrupt does, and the
 // device is notified on the connection's thread. Another masks.
 func TestResample(t *testing.T) {
-	d := newDevice(t)
-	r := newRig(t, d, vfiouser.Options{})
-	c := r.dial(nil)
+	r, c := served(t)
+	d := r.dev
 	h := d.Host()
 	e := attach(t, c, irqINTx, 0, 1)[0]
 	resample, mask := eventfd(t), eventfd(t)
@@ -147,8 +145,7 @@ func TestResample(t *testing.T) {
 // TestTriggerRaces triggers from many goroutines while the client attaches, masks, disables
 // and leaves.
 func TestTriggerRaces(t *testing.T) {
-	r := newRig(t, newDevice(t), vfiouser.Options{})
-	c := r.dial(nil)
+	r, c := served(t)
 	h := r.dev.Host()
 	stop := make(chan struct{})
 	var wg sync.WaitGroup

@@ -28,9 +28,8 @@ func mapped(t testing.TB) int {
 
 // TestTruncatedFile: a client that cuts its file short makes copies fail, not the process.
 func TestTruncatedFile(t *testing.T) {
-	d := newDevice(t)
-	r := newRig(t, d, vfiouser.Options{})
-	c := r.dial(nil)
+	r, c := served(t)
+	d := r.dev
 	ram := alloc(t, 1<<16)
 	var bytes []byte
 	stop := d.Host().Memory().Watch(func(ch vfiouser.MemoryChange) { bytes = ch.Bytes })
@@ -58,8 +57,7 @@ func TestTruncatedFile(t *testing.T) {
 // TestUnmapWaitsForUsers: DMA_UNMAP is answered only after the watchers have returned, and the
 // bytes that they were given stay until then. At the client's end all ranges go, before Detached.
 func TestUnmapWaitsForUsers(t *testing.T) {
-	r := newRig(t, newDevice(t), vfiouser.Options{})
-	c := r.dial(nil)
+	r, c := served(t)
 	ram := alloc(t, 1<<16)
 	m := r.dev.Host().Memory()
 	came, going, step := make(chan vfiouser.MemoryChange, 1), make(chan vfiouser.MemoryChange, 1), make(chan struct{}, 1)

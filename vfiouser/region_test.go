@@ -16,9 +16,8 @@ import (
 // TestReplyCarriesNoOldBytes: a device that leaves its buffer alone shows nothing of the
 // replies before.
 func TestReplyCarriesNoOldBytes(t *testing.T) {
-	d := newDevice(t)
-	r := newRig(t, d, vfiouser.Options{})
-	c := r.dial(nil)
+	r, c := served(t)
+	d := r.dev
 	secret := make([]byte, 4096-64)
 	for i := range secret {
 		secret[i] = 0xaa
@@ -34,8 +33,7 @@ func TestReplyCarriesNoOldBytes(t *testing.T) {
 // TestWriteMulti: the writes of a message are independent of each other; the reply counts those that
 // were done.
 func TestWriteMulti(t *testing.T) {
-	r := newRig(t, newDevice(t), vfiouser.Options{})
-	c := r.dial(nil)
+	r, c := served(t)
 	n, err := c.WriteMulti([]client.MultiWrite{
 		{Offset: 0, Data: []byte{1, 2, 3, 4}},
 		{Region: 9, Offset: 0, Data: []byte{9}},
@@ -117,8 +115,7 @@ func TestNoAllocationsInHost(t *testing.T) {
 	if scale.Race {
 		t.Skip("the race detector allocates")
 	}
-	r := newRig(t, newDevice(t), vfiouser.Options{})
-	c := r.dial(nil)
+	r, c := served(t)
 	ram := alloc(t, 1<<16)
 	for i := range uint64(4) {
 		require.NoError(t, c.Map(i<<16, ram, 0, 1<<16, client.ReadWrite))

@@ -23,8 +23,7 @@ import (
 // TestTriggerNeverWaits: a client fills an eventfd at any moment and has it block. Nothing that the
 // server does for an interrupt waits for the client.
 func TestTriggerNeverWaits(t *testing.T) {
-	r := newRig(t, newDevice(t), vfiouser.Options{})
-	c := r.dial(nil)
+	r, c := served(t)
 	fd := eventfd(t).FD
 	require.NoError(t, c.SetIRQs(dataFD|actTrigger, irqMSI, 0, 1, nil, fd))
 	h := r.dev.Host()
