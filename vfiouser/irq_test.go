@@ -165,7 +165,7 @@ func TestTriggerRaces(t *testing.T) {
 		attach(t, c, irqMSI, 0, 4)
 		require.NoError(t, c.MaskIRQ(irqMSI, 0, 2))
 		require.NoError(t, c.UnmaskIRQ(irqMSI, 0, 2))
-		require.NoError(t, c.DetachIRQs(irqMSI, 1, 2))
+		require.NoError(t, c.SetIRQs(dataFD|actTrigger, irqMSI, 1, 2, nil))
 		require.NoError(t, c.DisableIRQ(irqMSI))
 	}
 	c.Close()

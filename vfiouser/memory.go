@@ -82,11 +82,18 @@ type mapping struct {
 }
 
 func (m *Memory) find(addr uint64) *mapping {
-	i := sort.Search(len(m.maps), func(i int) bool { return m.maps[i].addr > addr })
-	if i == 0 || addr-m.maps[i-1].addr >= m.maps[i-1].size {
-		return nil
+	if i, meets := m.place(addr, 0); meets {
+		return m.maps[i-1]
 	}
-	return m.maps[i-1]
+	return nil
+}
+
+// place returns which entry a range would be, and whether it meets a neighbour.
+//
+// Preconditions: m.mu held, or called by the connection's thread.
+func (m *Memory) place(addr, size uint64) (i int, meets bool) {
+	i = sort.Search(len(m.maps), func(i int) bool { return m.maps[i].addr > addr })
+	return i, i > 0 && addr-m.maps[i-1].addr < m.maps[i-1].size || i < len(m.maps) && m.maps[i].addr-addr < size
 }
 
 // Ranges returns the map, by address.
@@ -163,11 +170,11 @@ func (m *Memory) add(q mapRequest, o *Options) error {
 	if err != nil {
 		return err
 	}
-	i := sort.Search(len(m.maps), func(i int) bool { return m.maps[i].addr > q.addr })
+	i, meets := m.place(q.addr, q.size)
 	switch {
 	case i > 0 && m.maps[i-1].same(q, file):
 		return nil
-	case m.overlaps(i, q.addr, q.size):
+	case meets:
 		return unix.EEXIST
 	case len(m.maps) >= o.MaxDMARegions:
 		return refusal(DMARegions)

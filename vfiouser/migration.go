@@ -2,6 +2,7 @@ package vfiouser
 
 import (
 	"errors"
+	"slices"
 	"syscall"
 
 	"github.com/umbra-gpu/umbra/vfiouser/wire"
@@ -146,10 +147,8 @@ func (c *conn) feature(num uint32) *feature {
 	if c.migrator == nil {
 		return nil
 	}
-	for i := range features {
-		if features[i].num == num {
-			return &features[i]
-		}
+	if i := slices.IndexFunc(features[:], func(f feature) bool { return f.num == num }); i >= 0 {
+		return &features[i]
 	}
 	return nil
 }

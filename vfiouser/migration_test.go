@@ -170,7 +170,7 @@ func TestMigrationFailures(t *testing.T) {
 func TestDirtyReports(t *testing.T) {
 	const base, size = 0x100000, 64 << 10
 	r := newRig(t, newMigDevice(t), vfiouser.Options{})
-	ram := alloc(t, 4 * size)
+	ram := alloc(t, 4*size)
 	rapid.Check(t, func(t *rapid.T) {
 		c, err := client.Dial(r.path, nil)
 		require.NoError(t, err)

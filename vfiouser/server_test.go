@@ -143,7 +143,7 @@ func (p panicky) Detached() {
 }
 
 func TestPanicsOutsideMessages(t *testing.T) {
-	ram := alloc(t, 1 << 16)
+	ram := alloc(t, 1<<16)
 	d := newDevice(t)
 	r := newRig(t, panicky{memDevice: d}, vfiouser.Options{})
 	before := mapped(t)
