@@ -139,19 +139,19 @@ func TestMigrationFailures(t *testing.T) {
 	}
 	r := newRig(t, d, vfiouser.Options{})
 	c := r.dial(nil)
+	stateIs := func(want uint32) {
+		t.Helper()
+		got, err := c.MigrationState()
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
 	require.Equal(t, syscall.ENOMEM, c.SetMigrationState(wire.MigStopCopy))
-	s, err := c.MigrationState()
-	require.NoError(t, err)
-	require.EqualValues(t, wire.MigStop, s, "the state reached")
+	stateIs(wire.MigStop) // the state reached
 	require.Equal(t, syscall.EIO, c.SetMigrationState(wire.MigResuming))
-	s, err = c.MigrationState()
-	require.NoError(t, err)
-	require.EqualValues(t, wire.MigError, s)
+	stateIs(wire.MigError)
 	require.Equal(t, syscall.EINVAL, c.SetMigrationState(wire.MigRunning))
 	require.NoError(t, c.Reset(), "reset leaves ERROR")
-	s, err = c.MigrationState()
-	require.NoError(t, err)
-	require.EqualValues(t, wire.MigRunning, s)
+	stateIs(wire.MigRunning)
 
 	// The next client finds a running device.
 	require.NoError(t, c.SetMigrationState(wire.MigStop))
