@@ -46,6 +46,7 @@ func TestVersionReply(t *testing.T) {
 		"no write_multiple offered":  {vfiouser.Options{NoWriteMulti: true}, qemuVersion, unasked},
 		"no write_multiple proposed": {request: strings.Replace(qemuVersion, "true", "false", 1), want: unasked},
 		"no room":                    {request: "\x00\x00\x00\x00"},
+		"a byte too few for that":    {request: "\x00\x00\x00\x00{" + strings.Repeat(" ", len(one)-4) + "}\x00", want: `{"capabilities":{"pgsizes":4096}}` + "\x00"},
 		"room for one":               {request: "\x00\x00\x00\x00{" + strings.Repeat(" ", len(one)-3) + "}\x00", want: one},
 	} {
 		m, err := newRig(t, newDevice(t), tt.o).rawDial().Call(wire.Version, []byte(tt.request))
