@@ -40,7 +40,7 @@ func (c *conn) messageFor(from, to int) int {
 		takes, size := true, 0
 		if to-at >= wire.HeaderSize {
 			h := wire.Parse[wire.Header](c.buf[at:])
-			row := c.rows.row(h.Command)
+			row := rowOf(h.Command)
 			takes, size = row != nil && row.maxFDs > 0, int(h.Size)
 		}
 		if at >= from && (takes || !bestTakes) {

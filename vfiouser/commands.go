@@ -31,7 +31,6 @@ const (
 // command is one row of the command table. A message is held against its row before its
 // handler runs; a message that does not fit is answered with EINVAL.
 type command struct {
-	num        wire.Command
 	minPayload int // bytes after the header
 	maxFDs     int
 	states     state // in which the command is served
@@ -44,40 +43,30 @@ type handler func(c *conn, rq *request) syscall.Errno
 
 // commands are the commands of a client. DMA_READ and DMA_WRITE go the other way; DIRTY_PAGES
 // is no longer specified.
-var commands = [...]command{
-	{wire.Version, wire.VersionSize, 0, stateNew, (*conn).version},
-	{wire.DMAMap, wire.DMAMapSize, 1, stateLive, (*conn).dmaMap},
-	{wire.DMAUnmap, wire.DMAUnmapSize, 0, stateLive, (*conn).dmaUnmap},
-	{wire.DeviceGetInfo, wire.DeviceInfoSize, 0, stateLive, (*conn).deviceInfo},
-	{wire.DeviceGetRegionInfo, wire.RegionInfoSize, 0, stateLive, (*conn).regionInfo},
-	{wire.DeviceGetRegionIO, wire.RegionIOSize, 0, stateLive, (*conn).regionIOFDs},
-	{wire.DeviceGetIRQInfo, wire.IRQInfoSize, 0, stateLive, (*conn).irqInfo},
-	{wire.DeviceSetIRQs, wire.IRQSetSize, maxMsgFDs, stateLive, (*conn).setIRQs},
-	{wire.RegionRead, wire.RegionAccessSize, 0, stateLive | stateStop, (*conn).regionRead},
-	{wire.RegionWrite, wire.RegionAccessSize, 0, stateLive | stateStop, (*conn).regionWrite},
-	{wire.DeviceReset, 0, 0, stateLive, (*conn).reset},
-	{wire.RegionWriteMulti, wire.WriteMultiSize, 0, stateLive, (*conn).regionWriteMulti},
-	{wire.DeviceFeature, wire.FeatureSize, 0, stateLive | stateStopped, (*conn).deviceFeature},
-	{wire.MigDataRead, wire.MigDataSize, 0, stateLive | stateStopped, (*conn).migDataRead},
-	{wire.MigDataWrite, wire.MigDataSize, 0, stateLive, (*conn).migDataWrite},
+var commands = [wire.NumCommands]command{
+	wire.Version:             {wire.VersionSize, 0, stateNew, (*conn).version},
+	wire.DMAMap:              {wire.DMAMapSize, 1, stateLive, (*conn).dmaMap},
+	wire.DMAUnmap:            {wire.DMAUnmapSize, 0, stateLive, (*conn).dmaUnmap},
+	wire.DeviceGetInfo:       {wire.DeviceInfoSize, 0, stateLive, (*conn).deviceInfo},
+	wire.DeviceGetRegionInfo: {wire.RegionInfoSize, 0, stateLive, (*conn).regionInfo},
+	wire.DeviceGetRegionIO:   {wire.RegionIOSize, 0, stateLive, (*conn).regionIOFDs},
+	wire.DeviceGetIRQInfo:    {wire.IRQInfoSize, 0, stateLive, (*conn).irqInfo},
+	wire.DeviceSetIRQs:       {wire.IRQSetSize, maxMsgFDs, stateLive, (*conn).setIRQs},
+	wire.RegionRead:          {wire.RegionAccessSize, 0, stateLive | stateStop, (*conn).regionRead},
+	wire.RegionWrite:         {wire.RegionAccessSize, 0, stateLive | stateStop, (*conn).regionWrite},
+	wire.DeviceReset:         {0, 0, stateLive, (*conn).reset},
+	wire.RegionWriteMulti:    {wire.WriteMultiSize, 0, stateLive, (*conn).regionWriteMulti},
+	wire.DeviceFeature:       {wire.FeatureSize, 0, stateLive | stateStopped, (*conn).deviceFeature},
+	wire.MigDataRead:         {wire.MigDataSize, 0, stateLive | stateStopped, (*conn).migDataRead},
+	wire.MigDataWrite:        {wire.MigDataSize, 0, stateLive, (*conn).migDataWrite},
 }
 
-// commandIndex finds a command's row, or nil.
-type commandIndex [wire.NumCommands]*command
-
-func newCommandIndex() *commandIndex {
-	x := new(commandIndex)
-	for i := range commands {
-		x[commands[i].num] = &commands[i]
-	}
-	return x
-}
-
-func (x *commandIndex) row(c wire.Command) *command {
-	if int(c) >= len(x) {
+// rowOf returns a command's row, or nil.
+func rowOf(c wire.Command) *command {
+	if int(c) >= len(commands) || commands[c].handle == nil {
 		return nil
 	}
-	return x[c]
+	return &commands[c]
 }
 
 // request is a client's message on its way through a handler. The payload lies in the receive

@@ -32,7 +32,6 @@ type clientLimits struct {
 	maxDataXfer  uint32
 	writeMulti   bool
 	migrationPgs uint64
-	twin         bool
 }
 
 // conn is one client's connection. All fields belong to the connection's thread but those
@@ -47,7 +46,6 @@ type conn struct {
 	mem     Memory
 	irqs    irqTable
 	calls   dmaCalls
-	twin    twinSocket
 	closing atomic.Bool
 
 	detaching atomic.Bool // the device is in Detached
@@ -57,7 +55,6 @@ type conn struct {
 
 	sendMu sync.Mutex // held while a message, or a batch of them, is written
 
-	rows     *commandIndex
 	state    state
 	client   clientLimits
 	regions  [NumRegions]Region
@@ -75,8 +72,7 @@ type conn struct {
 	out      []byte // replies; the present one from mark on
 	mark     int
 	replies  uint64 // complete in out
-	outFDs   []int  // to go with the present reply
-	outClose []int  // closed once that reply is out
+	outFD    int    // to go with the present reply, or -1
 	sendErr  error
 	refused  bool // the client speaks another major version: the connection ends after the reply
 	rq       request
@@ -86,13 +82,14 @@ type conn struct {
 
 func newConn(s *Server, fd int) *conn {
 	c := &conn{
-		srv: s, dev: s.dev, rows: s.rows, state: stateNew,
+		srv: s, dev: s.dev, state: stateNew,
 		ended:  make(chan struct{}),
 		buf:    make([]byte, recvBuffer),
 		out:    make([]byte, 0, batchReply),
+		outFD:  -1,
 		client: clientLimits{maxMsgFDs: wire.DefaultMaxMsgFDs, maxDataXfer: wire.DefaultMaxDataXfer},
 	}
-	c.mem.files.holes, c.mem.files.discards = &s.holes, &s.discards
+	c.mem.files.holes = &s.holes
 	c.sock.fd, c.irqs.signals, c.irqs.discards = fd, s.signals, &s.discards
 	return c
 }
@@ -116,8 +113,8 @@ func (c *conn) loop() error {
 		if err := c.receive(); err != nil {
 			return err
 		}
-		n, err := c.serveBatch()
-		c.srv.stats.count(func(s *Stats) { s.BatchMax = max(s.BatchMax, n) })
+		c.srv.stats.count(func(s *Stats) { s.Receives++ })
+		err := c.serveBatch()
 		c.flush()
 		if err != nil {
 			return err
@@ -144,16 +141,12 @@ func (c *conn) finish() {
 		c.detaching.Store(false)
 	}
 	c.srv.discards.close(c.in.drop()...)
-	c.shutdown() // a sender that waits for room fails, and releases sendMu
-	if c.twin.open {
-		_ = unix.Shutdown(c.twin.sock.fd, unix.SHUT_RDWR)
-	}
+	c.shutdown()    // a sender that waits for room fails, and releases sendMu
 	c.sendMu.Lock() // the last sender has left; later ones find closing set
 	c.fdMu.Lock()
 	c.closed = true
 	c.fdMu.Unlock()
 	c.sendMu.Unlock()
-	c.closeTwin()
 	c.srv.discards.close(c.sock.fd)
 }
 
@@ -194,13 +187,12 @@ func (c *conn) receive() error {
 }
 
 func (c *conn) recv() (n int, fds []int, cut bool, err error) {
-	if c.irqs.maskNotified.Load() > 0 {
+	if c.irqs.watched {
 		return c.recvWatching()
 	}
 	if err := c.awaitRoom(); err != nil {
 		return 0, nil, false, err
 	}
-	c.srv.stats.count(func(s *Stats) { s.Blocked++ })
 	return c.sock.recv(c.buf[c.w:], 0)
 }
 
@@ -248,16 +240,13 @@ var errStream = errors.New("vfiouser: impossible message size")
 
 var errVersion = errors.New("vfiouser: the client speaks another major version")
 
-func (c *conn) serveBatch() (n uint64, err error) {
+func (c *conn) serveBatch() error {
 	for c.w-c.r >= wire.HeaderSize {
 		h := wire.Parse[wire.Header](c.buf[c.r:])
 		if h.Size < wire.HeaderSize || h.Size > c.srv.opts.maxMessage() {
-			c.srv.stats.count(func(s *Stats) {
-				s.BadStreams++
-				s.command(h.Command).Errors++
-			})
+			c.srv.stats.count(func(s *Stats) { s.command(h.Command).Errors++ })
 			c.answer(h, syscall.EINVAL)
-			return n, fmt.Errorf("%w: %v of %d bytes", errStream, h.Command, h.Size)
+			return fmt.Errorf("%w: %v of %d bytes", errStream, h.Command, h.Size)
 		}
 		if c.w-c.r < int(h.Size) {
 			break
@@ -267,15 +256,14 @@ func (c *conn) serveBatch() (n uint64, err error) {
 		c.rq.fds, c.rq.cut = c.in.of(c.r)
 		c.message(&c.rq)
 		c.r += int(h.Size)
-		n++
 		if c.sendErr != nil {
-			break
+			return c.sendErr
 		}
 		if c.refused {
-			return n, errVersion
+			return errVersion
 		}
 	}
-	return n, nil
+	return nil
 }
 
 // makeRoom moves what is left to the buffer's start, and grows the buffer to a message that
@@ -303,14 +291,13 @@ func (c *conn) makeRoom() {
 
 func (c *conn) message(rq *request) {
 	if rq.hdr.Flags&wire.TypeMask == wire.TypeReply && c.dmaReply(rq) {
-		c.srv.stats.dmaReply(rq.hdr)
 		return
 	}
-	row := c.rows.row(rq.hdr.Command)
+	row := rowOf(rq.hdr.Command)
 	c.mark = len(c.out)
 	errno := row.check(rq, c.state)
 	if errno == 0 {
-		errno = c.contained(row.num.String(), func() syscall.Errno { return row.handle(c, rq) })
+		errno = c.contained(rq.hdr.Command.String(), func() syscall.Errno { return row.handle(c, rq) })
 	}
 	if len(rq.fds) > 0 {
 		c.srv.discards.close(rq.fds...)
@@ -328,17 +315,19 @@ func (c *conn) message(rq *request) {
 		}
 	})
 	c.answer(rq.hdr, errno)
-	if len(c.outClose) > 0 {
-		closeFDs(c.outClose)
-		c.outClose = c.outClose[:0]
-	}
 }
 
 func (c *conn) dmaReply(rq *request) bool {
 	if !c.calls.finish(rq.hdr, rq.payload) {
-		c.srv.stats.count(func(s *Stats) { s.StrayReply++ })
 		return false
 	}
+	c.srv.stats.count(func(s *Stats) {
+		k := s.command(rq.hdr.Command)
+		k.Bytes += uint64(rq.hdr.Size)
+		if rq.hdr.Flags&wire.Error != 0 {
+			k.Errors++
+		}
+	})
 	c.srv.discards.close(rq.fds...)
 	rq.fds = nil
 	return true
@@ -380,8 +369,8 @@ func (c *conn) body(n int) []byte {
 
 // answer completes the reply to a message, or takes it back when none is wanted.
 func (c *conn) answer(h wire.Header, errno syscall.Errno) {
-	fds := c.outFDs
-	c.outFDs = c.outFDs[:0]
+	fd := c.outFD
+	c.outFD = -1
 	if h.Flags&wire.NoReply != 0 {
 		c.out = c.out[:c.mark]
 		return
@@ -391,7 +380,7 @@ func (c *conn) answer(h wire.Header, errno syscall.Errno) {
 		r.Flags |= wire.Error
 		r.Errno = uint32(errno)
 		c.out = c.out[:c.mark]
-		fds = nil
+		fd = -1
 	}
 	if len(c.out) == c.mark {
 		c.body(0)
@@ -399,8 +388,8 @@ func (c *conn) answer(h wire.Header, errno syscall.Errno) {
 	r.Size = uint32(len(c.out) - c.mark)
 	wire.Put(c.out[c.mark:], r)
 	c.replies++
-	if len(fds) > 0 {
-		c.flushWith(fds)
+	if fd >= 0 {
+		c.flushWith(fd)
 		return
 	}
 	c.mark = len(c.out)
@@ -411,25 +400,25 @@ func (c *conn) flush() {
 	if c.mark == 0 {
 		return
 	}
-	c.write(c.out[:c.mark], nil)
+	c.write(c.out[:c.mark], -1)
 	c.out = c.out[:0]
 	c.mark = 0
 }
 
-// flushWith sends the complete replies but the last, and then that one with its descriptors.
-func (c *conn) flushWith(fds []int) {
+// flushWith sends the complete replies but the last, and then that one with a descriptor.
+func (c *conn) flushWith(fd int) {
 	last := c.out[c.mark:]
 	c.replies--
 	if c.mark > 0 {
-		c.write(c.out[:c.mark], nil)
+		c.write(c.out[:c.mark], -1)
 	}
 	c.replies = 1
-	c.write(last, fds)
+	c.write(last, fd)
 	c.out = c.out[:0]
 	c.mark = 0
 }
 
-func (c *conn) write(p []byte, fds []int) {
+func (c *conn) write(p []byte, fd int) {
 	if c.sendErr != nil {
 		return
 	}
@@ -439,12 +428,14 @@ func (c *conn) write(p []byte, fds []int) {
 	})
 	c.replies = 0
 	c.sendMu.Lock()
-	if len(fds) > 0 {
-		c.sendErr = c.sock.sendFDs(p, fds)
-	} else {
-		c.sendErr = c.sock.send(p)
+	defer c.sendMu.Unlock()
+	sent := 0
+	if fd >= 0 {
+		sent, c.sendErr = c.sock.sendFD(p, fd)
 	}
-	c.sendMu.Unlock()
+	if c.sendErr == nil {
+		_, c.sendErr = c.sock.send(p[sent:], time.Time{})
+	}
 }
 
 func errnoOf(err error) syscall.Errno {
@@ -456,12 +447,4 @@ func errnoOf(err error) syscall.Errno {
 		return errno
 	}
 	return syscall.EIO
-}
-
-func closeFDs(fds []int) {
-	for _, fd := range fds {
-		if fd >= 0 {
-			unix.Close(fd)
-		}
-	}
 }

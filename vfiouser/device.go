@@ -134,45 +134,16 @@ func Dismiss(d Device) {
 
 // IRQObserver is a Device that is notified of the client's changes to its interrupts.
 type IRQObserver interface {
-	// IRQMasked is called after the client has masked a vector.
-	IRQMasked(index, vector int)
 	// IRQUnmasked is called when a vector can signal again: the client has unmasked it, or
 	// has given it an eventfd. A level-triggered source checks its line and calls
 	// Host.Trigger if it is high.
 	IRQUnmasked(index, vector int)
 }
 
-// IOFDs is a Device that lets the client signal writes to parts of a region without a message.
-type IOFDs interface {
-	// RegionIOFDs returns the parts of one region. The files stay the device's.
-	RegionIOFDs(index int) []IOFD
-}
-
-// IOFDType is the kind of an IOFD.
-type IOFDType uint32
-
-// Kinds of an IOFD.
-const (
-	IOEventFD       IOFDType = IOFDType(wire.IOEventFD)
-	IORegionFD      IOFDType = IOFDType(wire.IORegionFD)
-	IOEventFDShadow IOFDType = IOFDType(wire.IOEventFDShadow)
-)
-
-// IOFD is one part of a region whose writes go to a descriptor.
-type IOFD struct {
-	Offset, Size uint64 // relative to the region
-	Type         IOFDType
-	Flags        uint32   // KVM_IOEVENTFD_FLAG_*; 0 for the others
-	DataMatch    uint64   // or user_data of an ioregionfd
-	File         *os.File // eventfd, or the ioregionfd's socket
-	Shadow       *os.File // memory the written value is stored to, for IOEventFDShadow
-	ShadowOffset uint64
-}
-
 // PanicObserver is a Device that is told of the panics that the server contained.
 type PanicObserver interface {
 	// Panicked reports a panic p in the work for the present client, with no lock of the
-	// server's held. It may be called on the twin socket's goroutine.
+	// server's held.
 	Panicked(where string, p any)
 }
 

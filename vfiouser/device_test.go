@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -36,7 +35,7 @@ type memDevice struct {
 	irqs    []vfiouser.IRQ
 	mem     [vfiouser.NumRegions][]byte
 
-	onRead, onWrite func(index int, off uint64, p []byte) error
+	onRead func(index int, off uint64, p []byte) error
 
 	mu       sync.Mutex     // a test may read the connection thread's data only under it
 	host     *vfiouser.Host // of the present client
@@ -44,7 +43,6 @@ type memDevice struct {
 	detached int
 	resets   int
 	unmasked [][2]int
-	masked   [][2]int
 	atDetach func()
 	onUnmask func()
 }
@@ -130,9 +128,6 @@ func (d *memDevice) WriteRegion(index int, off uint64, p []byte) error {
 	if err := d.special(index, off); err != nil {
 		return err
 	}
-	if d.onWrite != nil {
-		return d.onWrite(index, off, p)
-	}
 	copy(d.mem[index][off:], p)
 	return nil
 }
@@ -164,12 +159,6 @@ func (d *memDevice) Host() *vfiouser.Host {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.host
-}
-
-func (d *memDevice) IRQMasked(index, vector int) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.masked = append(d.masked, [2]int{index, vector})
 }
 
 func (d *memDevice) IRQUnmasked(index, vector int) {
@@ -217,9 +206,20 @@ func newRig(t testing.TB, dev vfiouser.Device, o vfiouser.Options) *rig {
 	t.Cleanup(func() {
 		require.NoError(t, srv.Close())
 		require.ErrorIs(t, <-served, vfiouser.ErrServerClosed)
-		requireFDs(t, before)
+		var now []string
+		require.Eventually(t, func() bool {
+			now = openFDs(t)
+			return len(now) <= len(before)
+		}, patience, 5*time.Millisecond, "descriptors leaked: %v, before %v", &now, before)
 	})
 	return r
+}
+
+// served is a rig of a device of plain memory, with a client.
+func served(t testing.TB) (*rig, *client.Client) {
+	t.Helper()
+	r := newRig(t, newDevice(t), vfiouser.Options{})
+	return r, r.dial(nil)
 }
 
 func (r *rig) dial(o *client.Options) *client.Client {
@@ -236,7 +236,7 @@ func (r *rig) rawDial() *client.Client {
 
 // openFDs returns what is open, with the descriptors of the poller and of all servers, which come
 // with the first of each, made to exist.
-func openFDs(t testing.TB) []string {
+func openFDs(t testing.TB) (open []string) {
 	t.Helper()
 	_, err := vfiouser.NewServer(&memDevice{}, vfiouser.Options{MaxDMAAlloc: 1})
 	require.NoError(t, err)
@@ -245,28 +245,13 @@ func openFDs(t testing.TB) []string {
 	warm.Close()
 	dir, err := os.ReadDir("/proc/self/fd")
 	require.NoError(t, err)
-	var out []string
 	for _, e := range dir {
 		name, err := os.Readlink("/proc/self/fd/" + e.Name())
-		if err != nil || strings.HasSuffix(name, "/fd") {
-			continue // the descriptor of the listing itself
+		if err == nil && !strings.HasSuffix(name, "/fd") { // not the descriptor of the listing itself
+			open = append(open, e.Name()+" "+name)
 		}
-		out = append(out, e.Name()+" "+name)
 	}
-	return out
-}
-
-func requireFDs(t testing.TB, before []string) {
-	t.Helper()
-	var now []string
-	for end := time.Now().Add(patience); time.Now().Before(end); {
-		if now = openFDs(t); len(now) <= len(before) {
-			return
-		}
-		runtime.Gosched()
-		time.Sleep(5 * time.Millisecond)
-	}
-	require.Equal(t, before, now, "descriptors leaked")
+	return open
 }
 
 // patience bounds each wait for an event that must come.
@@ -323,15 +308,10 @@ func writeMessage(off uint64, flags uint32) []byte {
 // negotiated returns the end of a client that is served.
 func negotiated(t testing.TB) (fd int) {
 	t.Helper()
-	srv, err := vfiouser.NewServer(newDevice(t), vfiouser.Options{})
+	fd, err := client.DialFD(newRig(t, newDevice(t), vfiouser.Options{}).path)
 	require.NoError(t, err)
-	fd, done := connect(t, srv)
-	t.Cleanup(func() {
-		unix.Close(fd)
-		srv.Close()
-		<-done
-	})
-	_, err = unix.Write(fd, message(wire.Version, 0, []byte("\x00\x00\x00\x00"+`{"capabilities":{"write_multiple":true}}`+"\x00")))
+	t.Cleanup(func() { unix.Close(fd) })
+	_, err = unix.Write(fd, message(wire.Version, 0, []byte(qemuVersion)))
 	require.NoError(t, err)
 	_, err = unix.Read(fd, make([]byte, 256))
 	require.NoError(t, err)

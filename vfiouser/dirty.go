@@ -31,7 +31,7 @@ const maxLogBytes = 256 << 20
 //
 // Preconditions: Memory.mu held to write.
 func (l *dirtyLog) start(r *mapping) error {
-	if l.pageSize == 0 || r.prot&unix.PROT_WRITE == 0 || r.data == nil && r.direct == nil {
+	if l.pageSize == 0 || r.prot&unix.PROT_WRITE == 0 || r.data == nil {
 		return nil
 	}
 	n := bitmapBytes(r.size, l.pageSize)
@@ -126,7 +126,7 @@ func (m *Memory) logged(first, last uint64) iter.Seq[*mapping] {
 	return func(yield func(*mapping) bool) {
 		i := sort.Search(len(m.maps), func(i int) bool { return m.maps[i].last() >= first })
 		for ; i < len(m.maps) && m.maps[i].addr <= last; i++ {
-			if r := m.maps[i]; (r.data != nil || r.direct != nil) && !yield(r) {
+			if r := m.maps[i]; r.data != nil && !yield(r) {
 				return
 			}
 		}
@@ -138,17 +138,13 @@ func (m *Memory) logged(first, last uint64) iter.Seq[*mapping] {
 // wholly in the range become clean; one that lies there in part is reported and stays dirty, for
 // the rest of it was not reported. out is zeroed and has bitmapBytes of it; pageSz is a power of two.
 //
-// Errors: those of canReport.
-func (m *Memory) reportLog(addr, size, pageSz uint64, out []byte) error {
-	if err := m.canReport(addr, size); err != nil {
-		return err
-	}
+// Preconditions: canReport.
+func (m *Memory) reportLog(addr, size, pageSz uint64, out []byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for r := range m.logged(addr, addr+(size-1)) {
 		r.report(addr, size, pageSz, out)
 	}
-	return nil
 }
 
 func (r *mapping) report(addr, size, pageSz uint64, out []byte) {

@@ -21,17 +21,16 @@ type discards struct {
 const maxDiscards = 64
 
 func (d *discards) close(fds ...int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	for _, fd := range fds {
-		if fd < 0 {
-			continue // its handler has kept it, or there was none
+		if fd >= 0 { // else its handler has kept it, or there was none
+			d.fds = append(d.fds, fd)
 		}
-		d.mu.Lock()
-		d.fds = append(d.fds, fd)
-		if !d.closing {
-			d.closing = true
-			go d.run()
-		}
-		d.mu.Unlock()
+	}
+	if len(d.fds) > 0 && !d.closing {
+		d.closing = true
+		go d.run()
 	}
 }
 

@@ -13,8 +13,6 @@
 //   - Each connection runs on one goroutine locked to one OS thread, started by Serve and
 //     awaited by it. It blocks in recvmsg on a descriptor of its own, outside the net poller:
 //     that saves 2-5 us of each round trip. All calls of a Device come from this thread.
-//   - A connection with a twin socket has a second goroutine, which reads the replies there. It
-//     ends with the connection.
 //   - Connections, and descriptors that a client sent, are closed by a goroutine of the server's,
 //     except memory that a range of the DMA map holds: that close does not wait. Connections that
 //     were refused have another, so that they do not delay the client's. Both end when all is
@@ -67,28 +65,23 @@
 //   - DMA_MAP takes libvfio-user's flags MMAP and FILE_IO: EINVAL for both, and without a descriptor.
 //     FILE_IO asks that a range be read and written through its file. A range of a memfd, of tmpfs or of
 //     hugetlbfs is mapped all the same: its mapping is the file's own pages, so that every read and write
-//     of the file sees the same bytes. Other files, which need Options.AnyDMAFile, are opened once more
-//     and then read and written by Host.DMARead and DMAWrite; each range counts as a mapping, and has no
-//     MemoryChange.Bytes. DMA_MAP fails where the server's user may not open the file.
+//     of the file sees the same bytes. Other files answer EOPNOTSUPP.
 //   - DMA_UNMAP removes all ranges inside the span that it names, and succeeds if there are none, as
 //     VFIO does and QEMU expects: a guest behind an IOMMU unmaps 2 MiB at a time over single pages. The
 //     specification and libvfio-user want exactly one mapping, and libvfio-user answers ENOENT. A span
 //     that holds a range only in part, is empty or wraps answers EINVAL, and nothing is removed.
 //   - VERSION of another major version is answered with EINVAL before the connection is closed.
-//   - twin_socket is offered to a client that asks for it. QEMU and libvfio-user's clients do not.
+//   - twin_socket is not offered: neither QEMU nor libvfio-user's clients ask for it.
 //   - DMA_MAP of a file that is neither a memfd nor in tmpfs or hugetlbfs answers EOPNOTSUPP, unless
 //     Options.AnyDMAFile is set: the server would wait in a page fault for a file system that the
 //     client chose. A userfaultfd of the client does not stop the server, for it acts on the client's
-//     own mappings, and neither does a lease: the server opens a file only for FILE_IO, and does not
-//     wait for a lease then.
+//     own mappings, and neither does a lease, for the server opens no file.
 //   - DMA_MAP of a range that is longer than its file answers EINVAL: the pages after the end would
 //     fault at the first access.
 //   - DMA_LOGGING_START rounds a page size that it cannot use up to a power of two of 4 KiB at least.
 //     DMA_LOGGING_REPORT of a range where nothing is mapped answers ENOENT.
 //   - An errno above 4095 in a reply of the client's counts as EINVAL: Linux has no such errno.
 //   - DMA_MAP wants address, size and offset in multiples of 4 KiB, the page size announced.
-//   - GET_REGION_IO_FDS answers in the specified 40-byte entries, unless the region has a
-//     shadow ioeventfd, which only libvfio-user's 48-byte entries can express. The client
-//     distinguishes them by (argsz - 16) / count.
+//   - GET_REGION_IO_FDS answers that there are none: no client is known to ask.
 //   - A region access of 0 bytes is answered by a bare header, as libvfio-user does.
 package vfiouser

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -16,10 +15,8 @@ type files struct {
 	list  []*fileMap
 	bytes uint64 // of all mappings
 
-	holes    *holes // of the server; nil for other transports
-	discards *discards
-	munmap   func([]byte) error // nil is the system's; tests look at what is left for it
-	direct   int                // directFiles, which count as mappings
+	holes  *holes             // of the server; nil for other transports
+	munmap func([]byte) error // nil is the system's; tests look at what is left for it
 }
 
 // fileMap is one mapping of whole blocks of a file.
@@ -31,13 +28,6 @@ type fileMap struct {
 	refs int
 
 	watched bool // by holes
-}
-
-// directFile is a file that is read and written instead of mapped (FILE_IO).
-type directFile struct {
-	of     fileID
-	fd     int
-	copies sync.WaitGroup // under way
 }
 
 type fileID struct{ dev, ino uint64 }
@@ -68,6 +58,9 @@ func inspect(q mapRequest, o *Options) (f clientFile, err error) {
 	memory := inMemory(q.fd)
 	if !memory && !o.AnyDMAFile {
 		return f, refusal(DMAFiles)
+	}
+	if !memory && q.fileIO {
+		return f, unix.EOPNOTSUPP
 	}
 	var st unix.Stat_t
 	if err := unix.Fstat(q.fd, &st); err != nil {
@@ -102,7 +95,7 @@ func (l *files) open(q mapRequest, of clientFile, o *Options) (*fileMap, error) 
 			return f, nil
 		}
 	}
-	if len(l.list)+l.direct >= o.MaxDMAMappings {
+	if len(l.list) >= o.MaxDMAMappings {
 		return nil, refusal(DMAMappings)
 	}
 	if of.regular && len(l.list) >= o.MaxDMAMappings/2 {
@@ -142,10 +135,6 @@ func (l *files) mmap(q mapRequest, of clientFile, offset, size uint64, o *Option
 
 // close ends r's use of its file. What the system does not unmap stays counted.
 func (l *files) close(r *mapping) {
-	if r.direct != nil {
-		l.discards.close(r.direct.fd)
-		l.direct--
-	}
 	f := r.file
 	if f == nil {
 		return
@@ -182,46 +171,4 @@ func (l *files) unmap(f *fileMap) error {
 		return l.munmap(f.data)
 	}
 	return unix.Munmap(f.data)
-}
-
-// openDirect opens q's file once more. The client shares the flags of its own description: with
-// O_APPEND, writes would go to the end of the file.
-func (l *files) openDirect(q mapRequest, of clientFile, o *Options) (*directFile, error) {
-	if len(l.list)+l.direct >= o.MaxDMAMappings {
-		return nil, refusal(DMAMappings)
-	}
-	rights := unix.O_RDONLY
-	if q.prot&unix.PROT_WRITE != 0 {
-		rights = unix.O_RDWR
-	}
-	fd, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", q.fd), rights|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, err
-	}
-	l.direct++
-	return &directFile{of: of.id, fd: fd}, nil
-}
-
-// copyDirect copies between p and the file of r. The map is not locked meanwhile: the file's system may
-// be one that does not answer. The range is not freed before the copy has ended.
-//
-// Preconditions: m.mu held to read.
-func (m *Memory) copyDirect(r *mapping, off uint64, p []byte, write bool) bool {
-	r.direct.copies.Add(1)
-	defer r.direct.copies.Done()
-	m.mu.RUnlock()
-	defer m.mu.RLock()
-	do := unix.Pread
-	if write {
-		defer r.wrote(off, uint64(len(p)))
-		do = unix.Pwrite
-	}
-	for at := int64(r.offset + off); len(p) > 0; {
-		n, err := do(r.direct.fd, p, at)
-		if err != nil || n == 0 {
-			return false
-		}
-		p, at = p[n:], at+int64(n)
-	}
-	return true
 }

@@ -1,19 +1,14 @@
 package vfiouser_test
 
 import (
-	"encoding/binary"
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
-	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
@@ -102,7 +97,9 @@ func TestOnlyMemoryIsMapped(t *testing.T) {
 		{"memfd for reading", open(ramPath, unix.O_RDONLY), client.Readable, nil, nil},
 		{"memfd for reading, to write", open(ramPath, unix.O_RDONLY), client.ReadWrite, syscall.EACCES, syscall.EACCES},
 		{"memfd without rights", open(ramPath, unix.O_PATH), client.Readable, no, syscall.EBADF},
+		{"memfd for file I/O", ram, client.ReadWrite | wire.DMAUseFileIO, nil, nil},
 		{"program", open("/proc/self/exe", unix.O_RDONLY), client.Readable, no, nil},
+		{"program for file I/O", open("/proc/self/exe", unix.O_RDONLY), client.Readable | wire.DMAUseFileIO, no, no},
 		{"procfs", open("/proc/self/status", unix.O_RDONLY), client.Readable, no, syscall.EINVAL},
 		{"zero device, which a tmpfs holds", open("/dev/zero", unix.O_RDWR), client.ReadWrite, no, nil},
 		{"folder", open("/dev/shm", unix.O_RDONLY), client.Readable, no, syscall.ENODEV},
@@ -114,10 +111,13 @@ func TestOnlyMemoryIsMapped(t *testing.T) {
 		}{{strict, f.strict}, {anyFile, f.any}} {
 			c := r.rig.dial(nil)
 			require.Equal(t, r.want, c.Map(0, f.m, 0, 0x1000, f.rights), f.name)
+			for _, m := range r.rig.dev.Host().Memory().Ranges() {
+				require.True(t, m.Mapped, f.name)
+			}
 			require.NoError(t, c.Close())
 		}
 	}
-	require.EqualValues(t, 6, strict.srv.Stats().DMARefused[vfiouser.DMAFiles])
+	require.EqualValues(t, 7, strict.srv.Stats().DMARefused[vfiouser.DMAFiles])
 	require.Positive(t, log.count("rule="+vfiouser.DMAFiles.String()+" address=0x0 size=0x1000"))
 	require.Positive(t, log.count("set dma-any-file"))
 }
@@ -148,193 +148,23 @@ func TestUnmapInPieces(t *testing.T) {
 	}
 }
 
-// TestFileThatNeverAnswers: a client gives a file whose file system answers nothing. The server
-// refuses it without asking that file system. It holds few, and its end waits for none.
+// TestFileThatNeverAnswers: a file system of the client's may answer nothing. The server refuses a file
+// without asking its file system.
 func TestFileThatNeverAnswers(t *testing.T) {
-	fd, _, abort := silentFile(t, 0)
-	r := newRig(t, newDevice(t), vfiouser.Options{})
-	defer abort() // else the rig waits for the descriptors
-	c := r.dial(nil)
-	const most = 64 // that the server holds
-	held := func() (n int) {
-		for _, f := range openFDs(t) {
-			if strings.HasSuffix(f, "/memory") {
-				n++
-			}
+	d := newDevice(t)
+	c := newRig(t, d, vfiouser.Options{}).dial(nil)
+	d.locked(func() {
+		d.onRead = func(int, uint64, []byte) error { // on the thread that serves the client, which ends with it
+			refuse(t, unix.SYS_FSTAT)
+			refuse(t, unix.SYS_FSTATFS)
+			return nil
 		}
-		return n // the client's own counts for the one whose close waits, which has no number any more
-	}
-	request := wire.Append(header(wire.DMAMap, 48, 0), wire.DMAMapRequest{Argsz: 32, Flags: wire.DMARdAllowed, Size: 0x1000})
-	for range 2 * most {
-		require.NoError(t, c.Send(request, fd))
-	}
-	eventually(t, "the server takes descriptors", func() bool { return held() == most })
-	prompt(t, "Close", func() { require.NoError(t, r.srv.Close()) })
-	require.Equal(t, most, held())
-	require.EqualValues(t, most, r.srv.Stats().DMARefused[vfiouser.DMAFiles])
-}
-
-// TestFileIO: a range for file I/O shows the bytes of its file, and writes go to their place, also when the
-// client sets O_APPEND; the file gets no longer. One in memory is mapped, as often as the client likes. It
-// fails where the file is too short.
-func TestFileIO(t *testing.T) {
-	const page, fileIO = 0x1000, client.ReadWrite | wire.DMAUseFileIO
-	disk, err := os.Create(filepath.Join(t.TempDir(), "memory"))
+	})
+	_, err := c.Read32(0, 0)
+	require.NoError(t, err)
+	require.Equal(t, syscall.EPERM, c.Map(0, alloc(t, 0x1000), 0, 0x1000, client.Readable), "memory is asked")
+	disk, err := os.Open("/proc/self/exe")
 	require.NoError(t, err)
 	defer disk.Close()
-	for name, fd := range map[string]int{"memory": alloc(t, 4*page).FD, "disk": int(disk.Fd())} {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t, newDevice(t), vfiouser.Options{AnyDMAFile: true, MaxDMAAlloc: 8 * page, MaxDMAMappings: 8})
-			c, file := r.dial(nil), &client.Memory{FD: fd}
-			require.NoError(t, unix.Ftruncate(fd, 4*page))
-			for range 20 { // more than mappings or the bound suffice for, unless all come back
-				require.NoError(t, c.Map(0, file, page, page, fileIO))
-				require.NoError(t, c.Unmap(0, page))
-			}
-			for i := range uint64(3) {
-				require.NoError(t, c.Map(i*page, file, (1+i)*page, page, fileIO))
-			}
-			mem, want, got := r.dev.Host().Memory(), []byte("a word"), make([]byte, 6)
-			_, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
-			require.Equal(t, err == nil, mem.Ranges()[0].Mapped)
-			_, err = unix.FcntlInt(uintptr(fd), unix.F_SETFL, unix.O_APPEND)
-			require.NoError(t, err)
-			require.NoError(t, mem.Copy(page-3, want, true))
-			_, err = unix.Pread(fd, got, 2*page-3)
-			require.NoError(t, err)
-			require.Equal(t, want, got)
-			clear(got)
-			require.NoError(t, mem.Copy(page-3, got, false))
-			require.Equal(t, want, got)
-			var st unix.Stat_t
-			require.NoError(t, unix.Fstat(fd, &st))
-			require.EqualValues(t, 4*page, st.Size)
-			require.Equal(t, syscall.EINVAL, c.Map(4*page, file, 4*page, page, fileIO))
-			require.NoError(t, unix.Ftruncate(fd, 2*page))
-			require.ErrorIs(t, mem.Copy(page+4, got, false), vfiouser.ErrFault)
-			require.NoError(t, c.UnmapAll())
-			require.ErrorIs(t, mem.Copy(page, got, false), vfiouser.ErrNotMapped)
-		})
-	}
-}
-
-// TestFileIOThatNeverAnswers: while a copy waits for a client's file, nothing but the range's removal
-// does.
-func TestFileIOThatNeverAnswers(t *testing.T) {
-	fd, reads, abort := silentFile(t, 1<<20)
-	r := newRig(t, newDevice(t), vfiouser.Options{AnyDMAFile: true})
-	c, ram := r.dial(nil), alloc(t, 0x1000)
-	stuck := make(chan error)
-	require.NoError(t, c.Map(0x1000, ram, 0, 0x1000, client.ReadWrite))
-	require.NoError(t, c.Map(0, &client.Memory{FD: fd}, 0, 0x1000, client.Readable|wire.DMAUseFileIO))
-	mem := r.dev.Host().Memory()
-	go func() { stuck <- mem.Copy(0, make([]byte, 8), false) }()
-	<-reads
-	require.NoError(t, mem.Copy(0x1000, make([]byte, 8), true))
-	unmapped := make(chan error, 1)
-	go func() { unmapped <- c.Unmap(0x1000, 0x1000) }()
-	select {
-	case err := <-unmapped:
-		require.NoError(t, err)
-	case <-stuck:
-		t.Fatal("another range's removal waited")
-	}
-	abort()
-	require.ErrorIs(t, <-stuck, vfiouser.ErrFault)
-	require.NoError(t, c.Unmap(0, 0x1000))
-}
-
-// silentFile opens a file in a FUSE file system that answers nothing from then on but opens; the system
-// knows its attributes for so many seconds. The first read closes reads. After abort, which comes by itself
-// if the test hangs, nothing waits for it: else the process could not even be killed.
-func silentFile(t *testing.T, known uint64) (fd int, reads <-chan struct{}, abort func()) {
-	dev, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
-	if err != nil {
-		t.Skipf("no FUSE: %v", err)
-	}
-	dir := t.TempDir()
-	if err := unix.Mount("test", dir, "fuse", unix.MS_NOSUID|unix.MS_NODEV, fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", dev)); err != nil {
-		unix.Close(dev)
-		t.Skipf("no FUSE: %v", err)
-	}
-	opened, read, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		answerFUSE(dev, known, opened, read)
-	}()
-	fd, err = unix.Open(filepath.Join(dir, "memory"), unix.O_RDWR|unix.O_CLOEXEC, 0)
-	close(opened)
-	abort = sync.OnceFunc(func() { assert.NoError(t, unix.Unmount(dir, unix.MNT_DETACH|unix.MNT_FORCE)) })
-	late := time.AfterFunc(20*time.Second, abort)
-	t.Cleanup(func() {
-		late.Stop()
-		abort()
-		unix.Close(fd)
-		unix.Close(dev)
-		<-ended
-	})
-	require.NoError(t, err)
-	return fd, read, abort
-}
-
-// answerFUSE answers what an open of a file asks, and then only opens. It closes reads at the first read.
-func answerFUSE(dev int, known uint64, silent <-chan struct{}, reads chan<- struct{}) {
-	const lookup, getattr, open, read, initialize = 1, 3, 14, 15, 26
-	firstRead := sync.OnceFunc(func() { close(reads) })
-	le := binary.LittleEndian
-	attr := func(ino uint64, mode uint32) []byte {
-		b := make([]byte, 88)
-		le.PutUint64(b, ino)
-		le.PutUint64(b[8:], 1<<20)
-		le.PutUint32(b[60:], mode)
-		le.PutUint32(b[64:], 1)
-		return b
-	}
-	buf := make([]byte, 1<<20)
-	for {
-		n, err := unix.Read(dev, buf)
-		switch {
-		case err == unix.EINTR || err == unix.EAGAIN || err == unix.ENOENT:
-			continue
-		case err != nil || n < 40:
-			return
-		}
-		op := le.Uint32(buf[4:])
-		if op == read {
-			firstRead()
-		}
-		select {
-		case <-silent:
-			if op != open {
-				continue
-			}
-		default:
-		}
-		var out []byte
-		switch op {
-		case initialize:
-			out = make([]byte, 64)
-			le.PutUint32(out, 7)
-			le.PutUint32(out[4:], 31)
-			le.PutUint32(out[20:], 1<<12)
-		case lookup:
-			out = make([]byte, 40)
-			le.PutUint64(out, 2)
-			le.PutUint64(out[24:], known)
-			out = append(out, attr(2, unix.S_IFREG|0o600)...)
-		case getattr:
-			out = make([]byte, 16)
-			out = append(out, attr(le.Uint64(buf[16:]), unix.S_IFDIR|0o700)...)
-		case open:
-			out = make([]byte, 16)
-		default:
-			continue
-		}
-		head := make([]byte, 16)
-		le.PutUint32(head, uint32(16+len(out)))
-		copy(head[8:], buf[8:16])
-		if _, err := unix.Write(dev, append(head, out...)); err != nil {
-			return
-		}
-	}
+	require.Equal(t, syscall.EOPNOTSUPP, c.Map(0, &client.Memory{FD: int(disk.Fd())}, 0, 0x1000, client.Readable))
 }

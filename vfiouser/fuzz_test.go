@@ -3,6 +3,7 @@ package vfiouser_test
 import (
 	"os"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 
@@ -10,12 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/umbra-gpu/umbra/vfiouser"
+	"github.com/umbra-gpu/umbra/vfiouser/client"
 	"github.com/umbra-gpu/umbra/vfiouser/wire"
 )
 
 // FuzzStream feeds a server any bytes, with descriptors in between, and then checks that it
-// is intact: no contained panic but the device's own, no descriptor or goroutine left, the
-// next client served. cuts has the length of each write and its number of descriptors;
+// is intact: whole replies, no panic, no descriptor or goroutine left, the next client served. cuts has the length of each write and its number of descriptors;
 // negotiated has the version agreed before.
 func FuzzStream(f *testing.F) {
 	raws, _ := script(f)
@@ -38,35 +39,23 @@ func FuzzStream(f *testing.F) {
 	srv, err := vfiouser.NewServer(dev, vfiouser.Options{DMATimeout: time.Second})
 	require.NoError(f, err)
 	f.Cleanup(func() { srv.Close() })
-	ram, err := unix.MemfdCreate("fuzz", unix.MFD_CLOEXEC)
-	require.NoError(f, err)
-	require.NoError(f, unix.Ftruncate(ram, 1<<16))
-	event, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
-	require.NoError(f, err)
-	f.Cleanup(func() {
-		unix.Close(ram)
-		unix.Close(event)
-	})
+	ram, event := alloc(f, 1<<16), eventfd(f)
 
 	f.Fuzz(func(t *testing.T, stream, cuts []byte, negotiated bool) {
 		fds, goroutines := countFDs(t), runtime.NumGoroutine()
 		fd, done := connect(t, srv)
-		read := make(chan struct{})
+		c, err := client.NewFD(fd, &client.Options{NoVersion: true})
+		require.NoError(t, err)
+		read := make(chan error, 1)
 		go func() { // takes the replies, so that the server does not wait
-			defer close(read)
-			var oob [2048]byte
-			buf := make([]byte, 1<<16)
 			for {
-				n, oobn, _, _, err := unix.Recvmsg(fd, buf, oob[:], unix.MSG_CMSG_CLOEXEC)
-				msgs, _ := unix.ParseSocketControlMessage(oob[:oobn])
-				for i := range msgs {
-					got, _ := unix.ParseUnixRights(&msgs[i])
-					for _, fd := range got {
-						unix.Close(fd)
-					}
-				}
-				if n <= 0 || err != nil {
+				m, err := c.RecvAny()
+				if err != nil {
+					read <- err
 					return
+				}
+				for _, fd := range m.FDs {
+					unix.Close(fd)
 				}
 			}
 		}()
@@ -81,11 +70,7 @@ func FuzzStream(f *testing.F) {
 			}
 			var rights []byte
 			if with > 0 {
-				give := make([]int, with)
-				for i := range give {
-					give[i] = [2]int{ram, event}[(i+with)%2]
-				}
-				rights = unix.UnixRights(give...)
+				rights = unix.UnixRights(slices.Repeat([]int{ram.FD, event.FD}, 10)[with%2:][:with]...)
 			}
 			if _, err := unix.SendmsgN(fd, stream[:n], rights, nil, unix.MSG_NOSIGNAL); err != nil {
 				break // the server closed a stream that it could not follow
@@ -94,14 +79,13 @@ func FuzzStream(f *testing.F) {
 		}
 		_ = unix.Shutdown(fd, unix.SHUT_WR)
 		<-done
-		<-read
-		unix.Close(fd)
+		require.NotErrorIs(t, <-read, client.ErrProtocol)
+		c.Close()
 		require.Zero(t, srv.Stats().Panics)
-		for i := 0; countFDs(t) != fds || runtime.NumGoroutine() > goroutines; i++ {
-			if i > 10000 {
+		for end := time.Now().Add(patience); countFDs(t) != fds || runtime.NumGoroutine() > goroutines; time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
 				t.Fatalf("descriptors: %d, were %d; goroutines: %d, were %d", countFDs(t), fds, runtime.NumGoroutine(), goroutines)
 			}
-			time.Sleep(time.Millisecond)
 		}
 	})
 }

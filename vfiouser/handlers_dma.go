@@ -25,7 +25,7 @@ func (c *conn) dmaMap(rq *request) syscall.Errno {
 		m.Offset > 1<<62 {
 		return syscall.EINVAL
 	}
-	q := mapRequest{addr: m.Addr, size: m.Size, offset: m.Offset, fd: -1}
+	q := mapRequest{addr: m.Addr, size: m.Size, offset: m.Offset, fd: -1, fileIO: m.Flags&wire.DMAUseFileIO != 0}
 	if m.Flags&wire.DMARdAllowed != 0 {
 		q.prot |= unix.PROT_READ
 	}
@@ -34,7 +34,6 @@ func (c *conn) dmaMap(rq *request) syscall.Errno {
 	}
 	if len(rq.fds) > 0 {
 		q.fd = rq.fds[0]
-		q.direct = m.Flags&wire.DMAUseFileIO != 0 && !inMemory(q.fd)
 	}
 	err := c.mem.add(q, &c.srv.opts)
 	var broken refusal
@@ -57,7 +56,7 @@ const mainMemory = 1 << 20
 // message per access, and not at all from within a trap, so the device is slow or its driver
 // reads garbage, and only this line explains it.
 func (c *conn) noteShared(q *mapRequest) {
-	if q.fd >= 0 && !q.direct {
+	if q.fd >= 0 {
 		c.shares = true
 	}
 	if c.shares || c.noted || q.size < mainMemory || q.prot&unix.PROT_WRITE == 0 {
@@ -76,7 +75,7 @@ func (c *conn) dmaUnmap(rq *request) syscall.Errno {
 	}
 	switch u.Flags {
 	case 0:
-		if err := c.mem.remove(u.Addr, u.Size, nil); err != nil {
+		if err := c.mem.remove(u.Addr, u.Size); err != nil {
 			return errnoOf(err)
 		}
 	case wire.UnmapAll:
@@ -84,38 +83,11 @@ func (c *conn) dmaUnmap(rq *request) syscall.Errno {
 			return syscall.EINVAL
 		}
 		c.mem.removeAll()
-	case wire.UnmapGetDirty:
-		return c.dmaUnmapDirty(rq, u)
 	default:
 		return syscall.EINVAL
 	}
 	copy(c.body(wire.DMAUnmapSize), rq.payload)
 	return 0
-}
-
-// dmaUnmapDirty serves the older form of DMA_UNMAP, whose reply has the span's dirty bitmap. Bytes
-// that are reached by message are clean there: the client knows what it wrote.
-// The specification has dropped the form; libvfio-user's clients send it.
-func (c *conn) dmaUnmapDirty(rq *request, u wire.DMAUnmapRequest) syscall.Errno {
-	const fixed = wire.DMAUnmapSize + wire.DirtyBitmapSize
-	if len(rq.payload) < fixed || c.migrator == nil {
-		return syscall.EINVAL
-	}
-	pageSz, n := le.Uint64(rq.payload[wire.DMAUnmapSize:]), le.Uint64(rq.payload[wire.DMAUnmapSize+8:])
-	if errno := c.checkBitmap(u.Size, pageSz); errno != 0 {
-		return errno
-	}
-	need := bitmapBytes(u.Size, pageSz)
-	if n < need || uint64(u.Argsz) < fixed+need {
-		return syscall.EINVAL
-	}
-	if err := c.mem.canReport(u.Addr, u.Size); err == unix.EINVAL {
-		return syscall.EINVAL
-	}
-	b := c.body(fixed + int(need))
-	copy(b, rq.payload[:fixed])
-	le.PutUint64(b[wire.DMAUnmapSize+8:], need)
-	return errnoOf(c.mem.remove(u.Addr, u.Size, func(r *mapping) { r.report(u.Addr, u.Size, pageSz, b[fixed:]) }))
 }
 
 // checkBitmap refuses a dirty bitmap with an invalid page size, or one that exceeds a

@@ -63,17 +63,13 @@ func (h *Host) DMAWrite(ctx context.Context, addr uint64, p []byte) error {
 	return h.l.DMA(ctx, addr, p, true)
 }
 
-// connLink is a connection as its device's host sees it.
-type connLink struct{ c *conn }
+// The Link of a connection.
 
-func (l connLink) Memory() *Memory           { return &l.c.mem }
-func (l connLink) Trigger(index, vector int) { l.c.irqs.trigger(index, vector) }
-func (l connLink) Clear(index, vector int)   { l.c.irqs.clear(index, vector) }
-func (l connLink) DMA(ctx context.Context, addr uint64, p []byte, write bool) error {
-	return l.c.dma(ctx, addr, p, write)
-}
+func (c *conn) Memory() *Memory           { return &c.mem }
+func (c *conn) Trigger(index, vector int) { c.irqs.trigger(index, vector) }
+func (c *conn) Clear(index, vector int)   { c.irqs.clear(index, vector) }
 
-func (c *conn) dma(ctx context.Context, addr uint64, p []byte, write bool) error {
+func (c *conn) DMA(ctx context.Context, addr uint64, p []byte, write bool) error {
 	err := c.mem.Copy(addr, p, write)
 	switch {
 	case err != ErrByMessage && err != ErrNotMapped:

@@ -5,7 +5,6 @@ import (
 	"os"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -13,21 +12,18 @@ import (
 	"github.com/umbra-gpu/umbra/vfiouser/wire"
 )
 
-// irqTable holds a client's interrupt vectors. It is empty until open and after close. Its lock is
-// not held in a system call that can wait: not even to close a descriptor, for a client decides what
-// else the last close of an open file description waits for.
+// irqTable holds a client's interrupt vectors. It is empty until open, and routes nothing after close.
+// Its lock is not held in a system call that can wait: not even to close a descriptor, for a client
+// decides what else the last close of an open file description waits for.
 type irqTable struct {
-	mu      sync.Mutex
-	indexes [NumIRQs]irqIndex
-	closed  bool
-
-	maskNotified atomic.Int32 // vectors with a mask or unmask eventfd
-
-	stats   IRQStats // guarded by mu
-	scratch iocb     // guarded by mu
-	signals *signaller
-
+	signals  *signaller
 	discards *discards
+	watched  bool // there may be eventfds that mask or unmask; the connection's thread's
+
+	mu      sync.Mutex // guards what follows
+	indexes [NumIRQs]irqIndex
+	stats   IRQStats
+	scratch iocb
 }
 
 type irqIndex struct {
@@ -35,14 +31,21 @@ type irqIndex struct {
 	vectors []vector
 }
 
-// vector is one interrupt. Its descriptors are -1 when absent.
+// vector is one interrupt.
 type vector struct {
-	trigger int // eventfd to signal
-	mask    int // eventfd that masks when signalled
-	unmask  int // eventfd that unmasks when signalled: KVM's resample
+	fds     [3]int // eventfds by use, -1 when absent
 	masked  bool
 	pending bool // triggered while masked
 }
+
+// Uses of a vector's eventfds.
+const (
+	useTrigger = iota // the server signals it
+	useMask           // masks the vector when signalled
+	useUnmask         // unmasks it when signalled: KVM's resample
+)
+
+var unrouted = vector{fds: [3]int{-1, -1, -1}}
 
 // IRQStats count what became of triggers.
 type IRQStats struct {
@@ -58,7 +61,7 @@ func (t *irqTable) open(irqs []IRQ) {
 	for i, q := range irqs {
 		t.indexes[i] = irqIndex{q.Flags, make([]vector, q.Count)}
 		for v := range t.indexes[i].vectors {
-			t.indexes[i].vectors[v] = vector{trigger: -1, mask: -1, unmask: -1}
+			t.indexes[i].vectors[v] = unrouted
 		}
 	}
 }
@@ -87,16 +90,16 @@ func (t *irqTable) vector(index, vec int) *vector {
 func (t *irqTable) triggerLocked(index, vec int) {
 	v := t.vector(index, vec)
 	switch {
-	case t.closed || v == nil:
+	case v == nil:
 		t.stats.Unrouted++
 	case v.masked:
 		v.pending = true
 		t.stats.Latched++
-	case v.trigger < 0:
+	case v.fds[useTrigger] < 0:
 		t.stats.Unrouted++
 	default:
 		v.masked = t.indexes[index].flags&IRQAutomasked != 0
-		if t.signals.signal(v.trigger, &t.scratch) {
+		if t.signals.signal(v.fds[useTrigger], &t.scratch) {
 			t.stats.Signalled++
 		} else {
 			t.stats.Unrouted++
@@ -135,71 +138,35 @@ func (t *irqTable) setMask(index, vec int, masked bool) {
 	}
 }
 
-// irqFD names one of a vector's descriptors.
-type irqFD func(*vector) *int
-
-func triggerFD(v *vector) *int { return &v.trigger }
-func maskFD(v *vector) *int    { return &v.mask }
-func unmaskFD(v *vector) *int  { return &v.unmask }
-
-// attach makes fd, or nothing with -1, the descriptor of a vector and closes the one before.
-func (t *irqTable) attach(index, vec int, which irqFD, fd int) {
+// attach makes fd, or nothing with -1, an eventfd of a vector and closes the one before.
+func (t *irqTable) attach(index, vec, use, fd int) {
 	t.mu.Lock()
-	old := t.attachLocked(&t.indexes[index].vectors[vec], which, fd)
+	p := &t.indexes[index].vectors[vec].fds[use]
+	old := *p
+	*p = fd
 	t.mu.Unlock()
+	t.watched = t.watched || use != useTrigger
 	t.discards.close(old)
-}
-
-// attachLocked is attach, but leaves the old descriptor to the caller. t.mu is held.
-func (t *irqTable) attachLocked(v *vector, which irqFD, fd int) (old int) {
-	before := v.watches()
-	p := which(v)
-	old, *p = *p, fd
-	t.maskNotified.Add(int32(v.watches() - before))
-	return old
-}
-
-func (v *vector) watches() int {
-	n := 0
-	if v.mask >= 0 {
-		n++
-	}
-	if v.unmask >= 0 {
-		n++
-	}
-	return n
 }
 
 // disable returns an index to its first state: no descriptors, nothing masked or pending.
 func (t *irqTable) disable(index int) {
+	var old []int
 	t.mu.Lock()
-	old := t.disableLocked(index, nil)
-	t.mu.Unlock()
-	t.discards.close(old...)
-}
-
-// disableLocked appends the descriptors that the caller has to close. t.mu is held.
-func (t *irqTable) disableLocked(index int, old []int) []int {
 	for i := range t.indexes[index].vectors {
 		v := &t.indexes[index].vectors[i]
-		for _, which := range []irqFD{triggerFD, maskFD, unmaskFD} {
-			old = append(old, t.attachLocked(v, which, -1))
-		}
-		v.masked, v.pending = false, false
+		old = append(old, v.fds[:]...)
+		*v = unrouted
 	}
-	return old
+	t.mu.Unlock()
+	t.discards.close(old...)
 }
 
 // close ends the table: all later triggers are unrouted.
 func (t *irqTable) close() {
-	var old []int
-	t.mu.Lock()
 	for i := range t.indexes {
-		old = t.disableLocked(i, old)
+		t.disable(i)
 	}
-	t.closed = true
-	t.mu.Unlock()
-	t.discards.close(old...)
 }
 
 func (t *irqTable) snapshot() IRQStats {
@@ -214,22 +181,21 @@ type irqWatch struct {
 	masked     bool // type of its signals
 }
 
-// watches appends what to poll. The descriptors stay valid on the connection's thread, which
+// watches appends what to poll, and notes whether there is any. The descriptors stay valid on the connection's thread, which
 // alone attaches and detaches.
 func (t *irqTable) watches(fds []unix.PollFd, ws []irqWatch) ([]unix.PollFd, []irqWatch) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for i := range t.indexes {
 		for n := range t.indexes[i].vectors {
-			v := &t.indexes[i].vectors[n]
-			if v.mask >= 0 {
-				fds, ws = append(fds, unix.PollFd{Fd: int32(v.mask), Events: unix.POLLIN}), append(ws, irqWatch{i, n, true})
-			}
-			if v.unmask >= 0 {
-				fds, ws = append(fds, unix.PollFd{Fd: int32(v.unmask), Events: unix.POLLIN}), append(ws, irqWatch{i, n, false})
+			for _, use := range []int{useMask, useUnmask} {
+				if fd := t.indexes[i].vectors[n].fds[use]; fd >= 0 {
+					fds, ws = append(fds, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}), append(ws, irqWatch{i, n, use == useMask})
+				}
 			}
 		}
 	}
+	t.watched = len(ws) > 0
 	return fds, ws
 }
 
@@ -320,20 +286,16 @@ func (c *conn) setIRQ(s *wire.IRQSet, i int, data []byte, rq *request) {
 	c.maskIRQ(index, vec, action == wire.IRQActionMask)
 }
 
-var eventfdFor = map[uint32]irqFD{
-	wire.IRQActionTrigger: triggerFD,
-	wire.IRQActionMask:    maskFD,
-	wire.IRQActionUnmask:  unmaskFD,
+var eventfdFor = map[uint32]int{
+	wire.IRQActionTrigger: useTrigger,
+	wire.IRQActionMask:    useMask,
+	wire.IRQActionUnmask:  useUnmask,
 }
 
-// maskIRQ masks or unmasks a vector and notifies the device.
+// maskIRQ masks a vector, or unmasks it and notifies the device.
 func (c *conn) maskIRQ(index, vec int, masked bool) {
 	c.irqs.setMask(index, vec, masked)
-	switch {
-	case c.observer == nil:
-	case masked:
-		c.observer.IRQMasked(index, vec)
-	default:
+	if !masked && c.observer != nil {
 		c.observer.IRQUnmasked(index, vec)
 	}
 }

@@ -25,38 +25,6 @@ func inode(t require.TestingT, m *client.Memory) string {
 	return fmt.Sprintf(" %d ", st.Ino)
 }
 
-// TestClientCannotTakeAllMappings: a client that sends one file after the other gets its limit of mappings
-// of the process, an errno for the others, and one line of the log. Ranges that need no mapping of their
-// own are not refused, and another client has the same limit.
-func TestClientCannotTakeAllMappings(t *testing.T) {
-	const most, n = 5, 40
-	log := new(lines)
-	o := vfiouser.Options{MaxDMAMappings: most, Log: slog.New(slog.NewTextHandler(log, nil))}
-	r := newRig(t, newDevice(t), o)
-	var files []*client.Memory
-	for range n {
-		files = append(files, sparse(t, 0x4000, 0))
-	}
-	at := func(i int) uint64 { return uint64(i) << 20 }
-	c := r.dial(nil)
-	for i, f := range files {
-		var want error
-		if i >= most {
-			want = syscall.ENOSPC
-		}
-		require.Equal(t, want, c.Map(at(i), f, 0, 0x1000, client.ReadWrite))
-		require.Equal(t, want == nil, mappedBytes(t, f) > 0)
-	}
-	require.EqualValues(t, n-most, r.srv.Stats().DMARefused[vfiouser.DMAMappings])
-	require.Equal(t, 1, log.count("rule="+vfiouser.DMAMappings.String()+" address=0x500000 size=0x1000 max=5"))
-	require.NoError(t, c.Map(at(most-1)+0x1000, files[most-1], 0x1000, 0x1000, client.Readable), "a file that is mapped as a whole")
-	require.NoError(t, c.MapNoFD(at(most), files[most], 0, 0x1000, client.ReadWrite), "by message")
-	d := newRig(t, newDevice(t), o).dial(nil)
-	for i := range most {
-		require.NoError(t, d.Map(at(i), files[n-1-i], 0, 0x1000, client.ReadWrite), "another guest's share")
-	}
-}
-
 // sparse makes a memfd of n bytes that has no pages, and no mapping of the client's.
 func sparse(t *testing.T, n int64, flags int) *client.Memory {
 	fd, err := unix.MemfdCreate("guest", unix.MFD_CLOEXEC|flags)
@@ -100,6 +68,8 @@ func TestOnlyTheRangeIsMapped(t *testing.T) {
 	require.NoError(t, c.Map(0x30000, small, 0x3000, 0x1000, client.ReadWrite))
 	require.EqualValues(t, 1<<20+0x1000, mappedBytes(t, small), "the whole file")
 	require.NoError(t, c.Map(0x40000, small, 0x8000, 0x1000, client.ReadWrite), "shares that mapping")
+	require.NoError(t, unix.Ftruncate(small.FD, 1<<21))
+	require.Equal(t, syscall.ENOSPC, c.Map(0x50000, small, 1<<20, 0x1000, client.ReadWrite), "where the file has grown")
 	require.NoError(t, r.dev.Host().Memory().Copy(0x30000, []byte("mark"), true))
 	got := make([]byte, 4)
 	_, err := unix.Pread(small.FD, got, 0x3000)
@@ -109,35 +79,44 @@ func TestOnlyTheRangeIsMapped(t *testing.T) {
 	require.Zero(t, mappedBytes(t, huge)+mappedBytes(t, small))
 }
 
-// TestClientCannotTakeAllAddresses: a client that maps sparse files gets its limit of this process's
-// addresses, an errno for the rest, and one line of the log. Another client has the same limit, and
-// freed addresses can be used again.
+// TestClientCannotTakeAllAddresses: a client that maps one sparse file after the other gets its limit of
+// this process's mappings and addresses, an errno for the rest, and one line of the log. Ranges that need
+// none of their own are not refused. Another client has the same limit, and what is freed can be used again.
 func TestClientCannotTakeAllAddresses(t *testing.T) {
-	const each, most = 2 << 40, 3
-	log := new(lines)
-	o := vfiouser.Options{MaxDMAMemory: most * each, Log: slog.New(slog.NewTextHandler(log, nil))}
-	r, other := newRig(t, newDevice(t), o), newRig(t, newDevice(t), o)
-	c, d := r.dial(nil), other.dial(nil)
-	var files []*client.Memory
-	for i := range 100 {
-		f := sparse(t, each, 0)
-		files = append(files, f)
-		err := c.Map(uint64(i)*each, f, 0, each, client.ReadWrite)
-		if i < most {
-			require.NoError(t, err)
-			continue
+	const most, n = 3, 40
+	for _, tt := range []struct {
+		rule vfiouser.DMARule
+		o    vfiouser.Options
+		each uint64
+		max  uint64
+	}{
+		{vfiouser.DMAMappings, vfiouser.Options{MaxDMAMappings: most}, 0x4000, most},
+		{vfiouser.DMAMemory, vfiouser.Options{MaxDMAMemory: most * 2 << 40}, 2 << 40, most * 2 << 40},
+	} {
+		log := new(lines)
+		tt.o.Log = slog.New(slog.NewTextHandler(log, nil))
+		r, other := newRig(t, newDevice(t), tt.o), newRig(t, newDevice(t), tt.o)
+		c, d := r.dial(nil), other.dial(nil)
+		var files []*client.Memory
+		for i := range uint64(n) {
+			f := sparse(t, int64(tt.each), 0)
+			files = append(files, f)
+			var want error
+			if i >= most {
+				want = syscall.ENOSPC
+			}
+			require.Equal(t, want, c.Map(i*tt.each, f, 0, tt.each, client.ReadWrite))
+			require.Equal(t, want == nil, mappedBytes(t, f) > 0)
 		}
-		require.Equal(t, syscall.ENOSPC, err)
-		require.Zero(t, mappedBytes(t, f))
+		require.EqualValues(t, n-most, r.srv.Stats().DMARefused[tt.rule])
+		require.Equal(t, 1, log.count(fmt.Sprintf("rule=%v address=%#x size=%#x max=%d", tt.rule, most*tt.each, tt.each, tt.max)))
+		require.NoError(t, c.Map(n*tt.each, files[0], 0x1000, 0x1000, client.ReadWrite), "a part of a range that is mapped")
+		require.NoError(t, c.MapNoFD((n+1)*tt.each, files[0], 0, tt.each, client.ReadWrite), "by message")
+		require.NoError(t, d.Map(0, files[most], 0, tt.each, client.ReadWrite), "another client")
+		require.NoError(t, c.Unmap(tt.each, tt.each))
+		require.NoError(t, c.Map(most*tt.each, files[most], 0, tt.each, client.ReadWrite), "what was freed")
+		require.Equal(t, syscall.ENOSPC, c.Map(tt.each, files[1], 0, tt.each, client.ReadWrite))
 	}
-	require.EqualValues(t, 100-most, r.srv.Stats().DMARefused[vfiouser.DMAMemory])
-	require.Equal(t, 1, log.count("rule="+vfiouser.DMAMemory.String()+" address=0x60000000000 size=0x20000000000 max=6597069766656"))
-	require.NoError(t, c.Map(100*each, files[0], 0x1000, 0x1000, client.ReadWrite), "a part of a range that is mapped")
-	require.NoError(t, c.MapNoFD(101*each, files[0], 0, each, client.ReadWrite), "by message")
-	require.NoError(t, d.Map(0, files[0], 0, each, client.ReadWrite), "another client")
-	require.NoError(t, c.Unmap(each, each))
-	require.NoError(t, c.Map(most*each, files[most], 0, each, client.ReadWrite), "freed addresses")
-	require.Equal(t, syscall.ENOSPC, c.Map(each, files[1], 0, each, client.ReadWrite))
 }
 
 // TestMappingsAgainstTwin maps and unmaps ranges of a few files with any rights, and holds what

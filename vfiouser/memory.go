@@ -16,8 +16,7 @@ var (
 	// ErrNotMapped means that an address range is not, or not wholly, in the DMA map with
 	// the required permission.
 	ErrNotMapped = errors.New("vfiouser: range not in the DMA map")
-	// ErrFault means that mapped memory has no page: the client truncated its file. Or its file
-	// could not be read or written (FILE_IO).
+	// ErrFault means that mapped memory has no page: the client truncated its file.
 	ErrFault = errors.New("vfiouser: guest memory faulted")
 )
 
@@ -77,18 +76,24 @@ type mapping struct {
 	prot       int // PROT_READ, PROT_WRITE
 	data       []byte
 	file       *fileMap                   // nil unless mapped by this package
-	direct     *directFile                // nil unless read and written
 	offset     uint64                     // of addr in the file
 	holes      *holes                     // nil unless pages may be absent
 	dirty      atomic.Pointer[dirtyPages] // nil unless logging
 }
 
 func (m *Memory) find(addr uint64) *mapping {
-	i := sort.Search(len(m.maps), func(i int) bool { return m.maps[i].addr > addr })
-	if i == 0 || addr-m.maps[i-1].addr >= m.maps[i-1].size {
-		return nil
+	if i, meets := m.place(addr, 0); meets {
+		return m.maps[i-1]
 	}
-	return m.maps[i-1]
+	return nil
+}
+
+// place returns which entry a range would be, and whether it meets a neighbour.
+//
+// Preconditions: m.mu held, or called by the connection's thread.
+func (m *Memory) place(addr, size uint64) (i int, meets bool) {
+	i = sort.Search(len(m.maps), func(i int) bool { return m.maps[i].addr > addr })
+	return i, i > 0 && addr-m.maps[i-1].addr < m.maps[i-1].size || i < len(m.maps) && m.maps[i].addr-addr < size
 }
 
 // Ranges returns the map, by address.
@@ -149,7 +154,7 @@ type mapRequest struct {
 	addr, size, offset uint64
 	prot               int
 	fd                 int  // -1 without; stays the caller's
-	direct             bool // read and write the file instead of mapping it
+	fileIO             bool // of FILE_IO, which needs a file in memory
 }
 
 // add enters a range. The same range again is no error and no change. No lock is held while the
@@ -165,22 +170,17 @@ func (m *Memory) add(q mapRequest, o *Options) error {
 	if err != nil {
 		return err
 	}
-	i := sort.Search(len(m.maps), func(i int) bool { return m.maps[i].addr > q.addr })
+	i, meets := m.place(q.addr, q.size)
 	switch {
 	case i > 0 && m.maps[i-1].same(q, file):
 		return nil
-	case m.overlaps(i, q.addr, q.size):
+	case meets:
 		return unix.EEXIST
 	case len(m.maps) >= o.MaxDMARegions:
 		return refusal(DMARegions)
 	}
 	r := &mapping{addr: q.addr, size: q.size, prot: q.prot, offset: q.offset}
-	switch {
-	case q.direct:
-		if r.direct, err = m.files.openDirect(q, file, o); err != nil {
-			return err
-		}
-	case q.fd >= 0:
+	if q.fd >= 0 {
 		if r.file, err = m.files.open(q, file, o); err != nil {
 			return err
 		}
@@ -207,31 +207,28 @@ func (r *mapping) same(q mapRequest, file clientFile) bool {
 	if r.addr != q.addr || r.size != q.size || r.prot != q.prot {
 		return false
 	}
-	switch {
-	case q.direct:
-		return r.direct != nil && r.offset == q.offset && r.direct.of == file.id
-	case q.fd >= 0:
-		return r.file != nil && r.offset == q.offset && r.file.of == file.id
+	if q.fd < 0 {
+		return r.file == nil
 	}
-	return r.file == nil && r.direct == nil
+	return r.file != nil && r.offset == q.offset && r.file.of == file.id
 }
 
 // remove takes out the ranges inside the size bytes at addr, as VFIO does: QEMU unmaps whole spans of
-// an IOMMU's pages. It calls atLast, unless nil, for each range that the device no longer uses.
+// an IOMMU's pages.
 //
 // Errors: EINVAL for a span that is empty, wraps, or holds a range only in part; the map is as before.
-func (m *Memory) remove(addr, size uint64, atLast func(*mapping)) error {
+func (m *Memory) remove(addr, size uint64) error {
 	if size == 0 || addr+(size-1) < addr {
 		return unix.EINVAL
 	}
-	return m.removeSpan(addr, addr+(size-1), atLast)
+	return m.removeSpan(addr, addr+(size-1))
 }
 
-func (m *Memory) removeAll() { _ = m.removeSpan(0, math.MaxUint64, nil) }
+func (m *Memory) removeAll() { _ = m.removeSpan(0, math.MaxUint64) }
 
 // removeSpan is remove by the first and the last byte. It takes out a range at a time, so that a
 // watcher that panics costs no more than its own notice when the rest is removed later.
-func (m *Memory) removeSpan(first, last uint64, atLast func(*mapping)) error {
+func (m *Memory) removeSpan(first, last uint64) error {
 	i := sort.Search(len(m.maps), func(i int) bool { return m.maps[i].last() >= first })
 	end := sort.Search(len(m.maps), func(i int) bool { return m.maps[i].addr > last })
 	if i < end && (m.maps[i].addr < first || m.maps[end-1].last() > last) {
@@ -247,7 +244,7 @@ func (m *Memory) removeSpan(first, last uint64, atLast func(*mapping)) error {
 		r := m.maps[end-1]
 		m.maps = slices.Delete(m.maps, end-1, end)
 		m.mu.Unlock()
-		m.drop(r, gone, atLast)
+		m.drop(r, gone)
 	}
 	return nil
 }
@@ -260,17 +257,11 @@ func (m *Memory) empty() bool {
 	return len(m.maps) == 0
 }
 
-// drop ends a range that is in the map no more: copies of its file and watchers first, then
-// the pages. The pages go even when a watcher panics.
-func (m *Memory) drop(r *mapping, gone Span, atLast func(*mapping)) {
+// drop ends a range that is in the map no more: watchers first, then the pages. The pages go even
+// when a watcher panics.
+func (m *Memory) drop(r *mapping, gone Span) {
 	defer m.free(r)
-	if r.direct != nil {
-		r.direct.copies.Wait()
-	}
 	m.notify(r, gone)
-	if atLast != nil {
-		atLast(r)
-	}
 }
 
 func (m *Memory) free(r *mapping) {

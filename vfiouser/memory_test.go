@@ -5,7 +5,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -27,24 +26,10 @@ func mapped(t testing.TB) int {
 	return strings.Count(string(b), "/memfd:guest")
 }
 
-func TestFileGrows(t *testing.T) {
-	r := newRig(t, newDevice(t), vfiouser.Options{})
-	c := r.dial(nil)
-	ram := alloc(t, 1<<24)
-	before := mapped(t)
-	require.NoError(t, c.Map(0, ram, 0, 1<<24, client.ReadWrite))
-	require.NoError(t, unix.Ftruncate(ram.FD, 1<<25))
-	require.NoError(t, c.Map(1<<24, ram, 1<<24, 1<<24, client.ReadWrite))
-	require.NoError(t, r.dev.Host().Memory().Copy(1<<25-1, []byte{1}, true))
-	require.NoError(t, c.UnmapAll())
-	require.Equal(t, before, mapped(t))
-}
-
 // TestTruncatedFile: a client that cuts its file short makes copies fail, not the process.
 func TestTruncatedFile(t *testing.T) {
-	d := newDevice(t)
-	r := newRig(t, d, vfiouser.Options{})
-	c := r.dial(nil)
+	r, c := served(t)
+	d := r.dev
 	ram := alloc(t, 1<<16)
 	var bytes []byte
 	stop := d.Host().Memory().Watch(func(ch vfiouser.MemoryChange) { bytes = ch.Bytes })
@@ -70,63 +55,44 @@ func TestTruncatedFile(t *testing.T) {
 }
 
 // TestUnmapWaitsForUsers: DMA_UNMAP is answered only after the watchers have returned, and the
-// bytes that they were given stay until then.
+// bytes that they were given stay until then. At the client's end all ranges go, before Detached.
 func TestUnmapWaitsForUsers(t *testing.T) {
-	r := newRig(t, newDevice(t), vfiouser.Options{})
-	c := r.dial(nil)
+	r, c := served(t)
 	ram := alloc(t, 1<<16)
 	m := r.dev.Host().Memory()
-	var mu sync.Mutex
-	var seen []vfiouser.MemoryChange
-	var s []byte
-	step := new(sync.Mutex) // of the device
-	stop := m.Watch(func(ch vfiouser.MemoryChange) {
-		if ch.Removed {
-			assert.ErrorIs(t, m.Copy(ch.Addr, make([]byte, 1), false), vfiouser.ErrNotMapped)
-			step.Lock()
-			defer step.Unlock()
+	came, going, step := make(chan vfiouser.MemoryChange, 1), make(chan vfiouser.MemoryChange, 1), make(chan struct{}, 1)
+	defer m.Watch(func(ch vfiouser.MemoryChange) {
+		if !ch.Removed {
+			came <- ch
+			return
 		}
-		mu.Lock()
-		defer mu.Unlock()
-		s = ch.Bytes
-		seen = append(seen, vfiouser.MemoryChange{MemoryRange: ch.MemoryRange, Removed: ch.Removed})
-	})
+		assert.ErrorIs(t, m.Copy(ch.Addr, make([]byte, 1), false), vfiouser.ErrNotMapped)
+		going <- ch
+		<-step
+	})()
 	require.NoError(t, c.Map(0x10000, ram, 0, 1<<16, client.ReadWrite))
+	want := vfiouser.MemoryRange{Addr: 0x10000, Size: 1 << 16, Read: true, Write: true, Mapped: true}
+	require.Equal(t, want, (<-came).MemoryRange)
 
-	step.Lock()
 	done := make(chan error, 1)
 	go func() { done <- c.Unmap(0x10000, 1<<16) }()
+	ch := <-going
+	require.Equal(t, want, ch.MemoryRange)
 	for i := range 20 {
 		time.Sleep(time.Millisecond)
-		mu.Lock()
-		s[i] = byte(i) // still mapped
-		mu.Unlock()
-		select {
-		case <-done:
-			t.Fatal("unmapped under a user")
-		default:
-		}
+		ch.Bytes[i] = byte(i) // still mapped
+		require.Empty(t, done, "unmapped under a user")
 	}
-	mu.Lock()
-	require.Len(t, seen, 1)
-	mu.Unlock()
-	step.Unlock()
+	step <- struct{}{}
 	require.NoError(t, <-done)
-	mu.Lock()
-	want := vfiouser.MemoryRange{Addr: 0x10000, Size: 1 << 16, Read: true, Write: true, Mapped: true}
-	require.Equal(t, []vfiouser.MemoryChange{{MemoryRange: want}, {MemoryRange: want, Removed: true}}, seen)
-	mu.Unlock()
 
-	// At the client's end all ranges go, before Detached.
 	require.NoError(t, c.Map(0x10000, ram, 0, 1<<16, client.ReadWrite))
 	left := make(chan int, 1)
 	r.dev.locked(func() { r.dev.atDetach = func() { left <- len(m.Ranges()) } })
+	step <- struct{}{}
 	c.Close()
 	require.Zero(t, <-left)
-	mu.Lock()
-	require.Len(t, seen, 4)
-	mu.Unlock()
-	stop()
+	require.Equal(t, want, (<-going).MemoryRange)
 	r.dev.locked(func() { r.dev.atDetach = nil })
 }
 

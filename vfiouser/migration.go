@@ -2,6 +2,7 @@ package vfiouser
 
 import (
 	"errors"
+	"slices"
 	"syscall"
 
 	"github.com/umbra-gpu/umbra/vfiouser/wire"
@@ -146,10 +147,8 @@ func (c *conn) feature(num uint32) *feature {
 	if c.migrator == nil {
 		return nil
 	}
-	for i := range features {
-		if features[i].num == num {
-			return &features[i]
-		}
+	if i := slices.IndexFunc(features[:], func(f feature) bool { return f.num == num }); i >= 0 {
+		return &features[i]
 	}
 	return nil
 }
@@ -221,11 +220,11 @@ func (c *conn) featureLogReport(f wire.Feature, data []byte) syscall.Errno {
 		return errnoOf(err)
 	}
 	b := c.featureBody(f, 24+int(bitmapBytes(size, pageSz)))
-	if b == nil {
-		return 0
+	if b != nil {
+		copy(b, data[:24])
+		c.mem.reportLog(addr, size, pageSz, b[24:])
 	}
-	copy(b, data[:24])
-	return errnoOf(c.mem.reportLog(addr, size, pageSz, b[24:]))
+	return 0
 }
 
 func (c *conn) migDataRead(rq *request) syscall.Errno {

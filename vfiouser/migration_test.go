@@ -2,8 +2,6 @@ package vfiouser_test
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"syscall"
 	"testing"
 
@@ -141,19 +139,19 @@ func TestMigrationFailures(t *testing.T) {
 	}
 	r := newRig(t, d, vfiouser.Options{})
 	c := r.dial(nil)
+	stateIs := func(want uint32) {
+		t.Helper()
+		got, err := c.MigrationState()
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
 	require.Equal(t, syscall.ENOMEM, c.SetMigrationState(wire.MigStopCopy))
-	s, err := c.MigrationState()
-	require.NoError(t, err)
-	require.EqualValues(t, wire.MigStop, s, "the state reached")
+	stateIs(wire.MigStop) // the state reached
 	require.Equal(t, syscall.EIO, c.SetMigrationState(wire.MigResuming))
-	s, err = c.MigrationState()
-	require.NoError(t, err)
-	require.EqualValues(t, wire.MigError, s)
+	stateIs(wire.MigError)
 	require.Equal(t, syscall.EINVAL, c.SetMigrationState(wire.MigRunning))
 	require.NoError(t, c.Reset(), "reset leaves ERROR")
-	s, err = c.MigrationState()
-	require.NoError(t, err)
-	require.EqualValues(t, wire.MigRunning, s)
+	stateIs(wire.MigRunning)
 
 	// The next client finds a running device.
 	require.NoError(t, c.SetMigrationState(wire.MigStop))
@@ -167,57 +165,12 @@ func TestMigrationFailures(t *testing.T) {
 	require.Equal(t, syscall.EINVAL, c.SetMigrationState(wire.MigPreCopy), "not offered")
 }
 
-// TestDirtyUnmap: DMA_UNMAP's older form takes the last report along, with what the device wrote
-// until it let go of the range.
-func TestDirtyUnmap(t *testing.T) {
-	r := newRig(t, newMigDevice(t), vfiouser.Options{AnyDMAFile: true})
-	c := r.dial(nil)
-	mem := r.dev.Host().Memory()
-	defer mem.Watch(func(ch vfiouser.MemoryChange) {
-		if ch.Removed && ch.Addr == 0x100000 {
-			ch.Wrote(0x7000, 1)
-		}
-	})()
-	ram := alloc(t, 1<<20)
-	require.NoError(t, c.Map(0x100000, ram, 0, 1<<19, client.ReadWrite))
-	disk, err := os.Create(filepath.Join(t.TempDir(), "memory"))
-	require.NoError(t, err)
-	defer disk.Close()
-	require.NoError(t, disk.Truncate(1<<18))
-	require.NoError(t, c.Map(0x180000, &client.Memory{FD: int(disk.Fd())}, 0, 1<<18, client.ReadWrite|wire.DMAUseFileIO))
-	require.NoError(t, c.MapNoFD(0x1c0000, ram, 0, 1<<16, client.ReadWrite)) // and a hole behind it
-	_, err = c.Feature(wire.FeatureSet|wire.FeatureDMALoggingStart, 0, le.AppendUint64(le.AppendUint64(nil, 4096), 0))
-	require.NoError(t, err)
-	q := wire.Append(nil, wire.Feature{Argsz: 32, Flags: wire.FeatureGet | wire.FeatureDMALoggingReport})
-	m, err := c.Call(wire.DeviceFeature, le.AppendUint64(le.AppendUint64(le.AppendUint64(q, 0x100000), 1<<20), 4096))
-	require.NoError(t, err)
-	require.EqualValues(t, 8+24+32, wire.Parse[wire.Feature](m.Payload).Argsz, "what a report needs")
-
-	require.NoError(t, mem.Copy(0x105000, []byte{1}, true))
-	require.NoError(t, mem.Copy(0x180000, []byte{1}, true))
-	u := wire.Append(nil, wire.DMAUnmapRequest{Argsz: 24 + 16 + 32, Flags: wire.UnmapGetDirty, Addr: 0x100000, Size: 1 << 20})
-	_, err = c.Call(wire.DMAUnmap, le.AppendUint64(le.AppendUint64(u[:len(u):len(u)], 4096), 8))
-	require.Equal(t, syscall.EINVAL, err, "bitmap too small")
-	m, err = c.Call(wire.DMAUnmap, le.AppendUint64(le.AppendUint64(u, 4096), 32))
-	require.NoError(t, err)
-	require.Len(t, m.Payload, 24+16+32)
-	want := make([]byte, 32)
-	want[0], want[16] = 0xa0, 0x01
-	require.Equal(t, want, m.Payload[40:])
-	require.Empty(t, mem.Ranges())
-	m, err = c.Call(wire.DMAUnmap, le.AppendUint64(le.AppendUint64(u, 4096), 32))
-	require.NoError(t, err, "nothing is there")
-	require.Equal(t, make([]byte, 32), m.Payload[40:])
-}
-
 // TestDirtyReports: any report, of any range and page size, holds each page that was written since
 // it was last reported, and no page that was not. The log's page size is what START's reply says.
 func TestDirtyReports(t *testing.T) {
 	const base, size = 0x100000, 64 << 10
 	r := newRig(t, newMigDevice(t), vfiouser.Options{})
-	ram, err := client.Alloc(4 * size)
-	require.NoError(t, err)
-	defer ram.Close()
+	ram := alloc(t, 4*size)
 	rapid.Check(t, func(t *rapid.T) {
 		c, err := client.Dial(r.path, nil)
 		require.NoError(t, err)

@@ -1,7 +1,6 @@
 package vfiouser_test
 
 import (
-	"os"
 	"syscall"
 	"testing"
 
@@ -17,9 +16,8 @@ import (
 // TestReplyCarriesNoOldBytes: a device that leaves its buffer alone shows nothing of the
 // replies before.
 func TestReplyCarriesNoOldBytes(t *testing.T) {
-	d := newDevice(t)
-	r := newRig(t, d, vfiouser.Options{})
-	c := r.dial(nil)
+	r, c := served(t)
+	d := r.dev
 	secret := make([]byte, 4096-64)
 	for i := range secret {
 		secret[i] = 0xaa
@@ -35,8 +33,7 @@ func TestReplyCarriesNoOldBytes(t *testing.T) {
 // TestWriteMulti: the writes of a message are independent of each other; the reply counts those that
 // were done.
 func TestWriteMulti(t *testing.T) {
-	r := newRig(t, newDevice(t), vfiouser.Options{})
-	c := r.dial(nil)
+	r, c := served(t)
 	n, err := c.WriteMulti([]client.MultiWrite{
 		{Offset: 0, Data: []byte{1, 2, 3, 4}},
 		{Region: 9, Offset: 0, Data: []byte{9}},
@@ -118,8 +115,7 @@ func TestNoAllocationsInHost(t *testing.T) {
 	if scale.Race {
 		t.Skip("the race detector allocates")
 	}
-	r := newRig(t, newDevice(t), vfiouser.Options{})
-	c := r.dial(nil)
+	r, c := served(t)
 	ram := alloc(t, 1<<16)
 	for i := range uint64(4) {
 		require.NoError(t, c.Map(i<<16, ram, 0, 1<<16, client.ReadWrite))
@@ -136,62 +132,4 @@ func TestNoAllocationsInHost(t *testing.T) {
 		h.Trigger(irqMSI, 0)
 		h.Trigger(irqMSI, 3)
 	}))
-}
-
-type ioDevice struct {
-	*memDevice
-	parts map[int][]vfiouser.IOFD
-}
-
-func (d ioDevice) RegionIOFDs(index int) []vfiouser.IOFD { return d.parts[index] }
-
-func eventFile(t testing.TB) *os.File {
-	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
-	require.NoError(t, err)
-	f := os.NewFile(uintptr(fd), "ioeventfd")
-	t.Cleanup(func() { f.Close() })
-	return f
-}
-
-// TestRegionIOFDs: each descriptor travels once. The conformance suite has the entries without shadow.
-func TestRegionIOFDs(t *testing.T) {
-	e1, shadow := eventFile(t), memfd(t, 4096)
-	many := make([]vfiouser.IOFD, 20)
-	for i := range many {
-		many[i] = vfiouser.IOFD{Offset: uint64(i) * 8, Size: 8, File: eventFile(t)}
-	}
-	d := ioDevice{newDevice(t), map[int][]vfiouser.IOFD{
-		1: {
-			{Offset: 0x40, Size: 4, File: e1, Type: vfiouser.IOEventFDShadow, Shadow: shadow, ShadowOffset: 0x80},
-			{Offset: 0x44, Size: 4, File: e1, DataMatch: 7},
-		},
-		2: many,
-		6: {{Size: 4}},
-	}}
-	c := newRig(t, d, vfiouser.Options{}).dial(nil)
-	for q, want := range map[wire.RegionIO]error{
-		{Argsz: 1000, Index: 3}: syscall.EINVAL, // absent region
-		{Argsz: 4000, Index: 2}: syscall.E2BIG,  // more descriptors than the client takes
-		{Argsz: 4000, Index: 6}: syscall.EBADF,  // a part without a descriptor
-		{Argsz: 4000, Index: 7}: nil,
-	} {
-		m, err := c.Call(wire.DeviceGetRegionIO, wire.Append(nil, q))
-		require.Equal(t, want, err)
-		require.True(t, want != nil || le.Uint32(m.Payload) == wire.RegionIOSize, "none")
-	}
-	io, err := c.RegionIOFDs(1)
-	require.NoError(t, err)
-	require.EqualValues(t, 16+2*48, io.Argsz, "the form that has shadow fields")
-	require.Len(t, io.FDs, 2)
-	require.Equal(t, []wire.SubRegion{
-		{Offset: 0x40, Size: 4, FDIndex: 0, Type: 2, ShadowFD: 1, ShadowOffset: 0x80},
-		{Offset: 0x44, Size: 4, FDIndex: 0, DataMatch: 7},
-	}, io.Parts)
-	other := client.EventFD{FD: io.FDs[0]}
-	require.NoError(t, other.Signal())
-	n, err := e1.Read(make([]byte, 8))
-	require.NoError(t, err)
-	require.Equal(t, 8, n)
-	unix.Close(io.FDs[0])
-	unix.Close(io.FDs[1])
 }

@@ -51,8 +51,7 @@ func TestServerNeedsItsSystemCalls(t *testing.T) {
 // TestTriggerEndsInASandbox: triggers of a process that may no longer take out ended operations are
 // counted, and do not wait for room.
 func TestTriggerEndsInASandbox(t *testing.T) {
-	r := newRig(t, newDevice(t), vfiouser.Options{})
-	c := r.dial(nil)
+	r, c := served(t)
 	require.NoError(t, c.SetIRQs(dataFD|actTrigger, irqMSI, 0, 1, nil, eventfd(t).FD))
 	h := r.dev.Host()
 	prompt(t, "Trigger", func() {

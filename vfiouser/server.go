@@ -10,6 +10,7 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -27,7 +28,6 @@ var ErrStuck = errors.New("vfiouser: the client's thread waits in the kernel for
 type Server struct {
 	dev   Device
 	opts  Options
-	rows  *commandIndex
 	stats counters
 
 	signals  *signaller
@@ -59,7 +59,7 @@ func NewServer(dev Device, o Options) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		dev: dev, opts: o.withDefaults(), rows: newCommandIndex(), signals: signals,
+		dev: dev, opts: o.withDefaults(), signals: signals,
 		closing: make(chan struct{}), listener: make(map[*net.UnixListener]struct{}),
 	}
 	if o.MaxDMAAlloc > 0 {
@@ -117,11 +117,8 @@ func ClearPath(path string) error {
 // CloseListener closes l without a wait. With it go connections that nobody accepted, with what their
 // clients sent, which a goroutine of its own closes: see discards.
 func CloseListener(l *net.UnixListener) {
-	last := -1
-	if raw, err := l.SyscallConn(); err == nil {
-		_ = raw.Control(func(p uintptr) { last, _ = unix.FcntlInt(p, unix.F_DUPFD_CLOEXEC, 0) })
-	}
-	if last < 0 { // no descriptor is free
+	last, err := duplicate(l)
+	if err != nil { // no descriptor is free
 		go l.Close()
 		return
 	}
@@ -278,22 +275,26 @@ func (s *Server) start(ctx context.Context, fd int) (*conn, error) {
 // detachFD takes the descriptor out of the net poller, in blocking mode.
 func detachFD(nc *net.UnixConn) (int, error) {
 	defer CloseConn(nc) // the last close if there is no other descriptor
-	raw, err := nc.SyscallConn()
+	fd, err := duplicate(nc)
 	if err != nil {
 		return -1, err
-	}
-	fd, dupErr := -1, error(nil)
-	if err := raw.Control(func(p uintptr) { fd, dupErr = unix.FcntlInt(p, unix.F_DUPFD_CLOEXEC, 0) }); err != nil {
-		return -1, err
-	}
-	if dupErr != nil {
-		return -1, os.NewSyscallError("dup", dupErr)
 	}
 	if err := unix.SetNonblock(fd, false); err != nil {
 		go unix.Close(fd)
 		return -1, os.NewSyscallError("fcntl", err)
 	}
 	return fd, nil
+}
+
+func duplicate(c syscall.Conn) (fd int, err error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return -1, err
+	}
+	if cerr := raw.Control(func(p uintptr) { fd, err = unix.FcntlInt(p, unix.F_DUPFD_CLOEXEC, 0) }); cerr != nil {
+		return -1, cerr
+	}
+	return fd, os.NewSyscallError("dup", err)
 }
 
 // Close ends the client and all listeners, whose paths are free when it returns. If the client's end takes

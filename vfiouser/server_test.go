@@ -100,8 +100,7 @@ func TestSecondClientIsRefused(t *testing.T) {
 }
 
 func TestPanicsAreContained(t *testing.T) {
-	r := newRig(t, newDevice(t), vfiouser.Options{})
-	c := r.dial(nil)
+	r, c := served(t)
 	_, err := c.Read32(0, panicAt)
 	require.Equal(t, syscall.EIO, err)
 	require.Equal(t, syscall.EIO, c.Write32(0, panicAt, 1))
@@ -144,9 +143,7 @@ func (p panicky) Detached() {
 }
 
 func TestPanicsOutsideMessages(t *testing.T) {
-	ram, err := client.Alloc(1 << 16)
-	require.NoError(t, err)
-	defer ram.Close()
+	ram := alloc(t, 1<<16)
 	d := newDevice(t)
 	r := newRig(t, panicky{memDevice: d}, vfiouser.Options{})
 	before := mapped(t)
@@ -162,7 +159,7 @@ func TestPanicsOutsideMessages(t *testing.T) {
 	require.NoError(t, r.srv.Close())
 	require.Equal(t, before, mapped(t), "a mapping is left")
 	r = newRig(t, panicky{memDevice: d, attach: true}, vfiouser.Options{})
-	_, err = client.Dial(r.path, nil)
+	_, err := client.Dial(r.path, nil)
 	require.ErrorIs(t, err, syscall.EIO)
 }
 

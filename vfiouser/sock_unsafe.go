@@ -66,41 +66,27 @@ func parseRights(oob []byte) (fds []int) {
 	return fds
 }
 
-// send writes all of p, waiting as long as the client does not read.
-func (s *sock) send(p []byte) error {
-	for len(p) > 0 {
-		n, errno := s.sendOnce(p, 0)
-		if errno == unix.EINTR {
-			continue
-		}
-		if errno != 0 {
-			return errno
-		}
-		p = p[n:]
-	}
-	return nil
-}
-
-func (s *sock) sendOnce(p []byte, flags int) (int, unix.Errno) {
-	r, _, errno := unix.Syscall6(unix.SYS_SENDTO, uintptr(s.fd), uintptr(unsafe.Pointer(&p[0])), uintptr(len(p)), uintptr(flags|unix.MSG_NOSIGNAL), 0, 0)
-	return int(r), errno
-}
-
-// sendUntil writes all of p by a deadline and returns how much of it got out.
-func (s *sock) sendUntil(p []byte, deadline time.Time) (sent int, err error) {
+// send writes all of p by a deadline or, without one, however long the client does not read. It
+// returns how much got out.
+func (s *sock) send(p []byte, deadline time.Time) (sent int, err error) {
 	for sent < len(p) {
-		n, errno := s.sendOnce(p[sent:], unix.MSG_DONTWAIT)
+		rest := p[sent:]
+		n, _, errno := unix.Syscall6(unix.SYS_SENDTO, uintptr(s.fd), uintptr(unsafe.Pointer(&rest[0])), uintptr(len(rest)), unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT, 0, 0)
 		switch errno {
 		case 0:
-			sent += n
+			sent += int(n)
 		case unix.EINTR:
 		case unix.EAGAIN:
-			left := time.Until(deadline)
-			if left <= 0 {
-				return sent, ErrDMATimeout
+			timeout := -1
+			if !deadline.IsZero() {
+				left := time.Until(deadline)
+				if left <= 0 {
+					return sent, ErrDMATimeout
+				}
+				timeout = int(left/time.Millisecond) + 1
 			}
 			pfd := [1]unix.PollFd{{Fd: int32(s.fd), Events: unix.POLLOUT}}
-			if _, err := unix.Poll(pfd[:], int(left/time.Millisecond)+1); err != nil && !errors.Is(err, unix.EINTR) {
+			if _, err := unix.Poll(pfd[:], timeout); err != nil && !errors.Is(err, unix.EINTR) {
 				return sent, err
 			}
 		default:
@@ -110,16 +96,11 @@ func (s *sock) sendUntil(p []byte, deadline time.Time) (sent int, err error) {
 	return sent, nil
 }
 
-func (s *sock) sendFDs(p []byte, fds []int) error {
-	rights := unix.UnixRights(fds...)
-	for {
-		n, err := unix.SendmsgN(s.fd, p, rights, nil, unix.MSG_NOSIGNAL)
-		if errors.Is(err, unix.EINTR) {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		return s.send(p[n:])
+// sendFD sends the beginning of p with a descriptor, and returns how much got out.
+func (s *sock) sendFD(p []byte, fd int) (sent int, err error) {
+	rights := unix.UnixRights(fd)
+	for err = unix.EINTR; err == unix.EINTR; {
+		sent, err = unix.SendmsgN(s.fd, p, rights, nil, unix.MSG_NOSIGNAL)
 	}
+	return sent, err
 }

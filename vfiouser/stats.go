@@ -11,18 +11,14 @@ type Stats struct {
 	Commands [wire.NumCommands]CommandStats // by command number
 	// Unknown are messages whose command has no row.
 	Unknown CommandStats
-	// BatchMax is the most messages that one read of the socket completed.
-	BatchMax uint64
-	// Blocked counts reads of the socket, which block until something arrives.
-	Blocked uint64
+	// Receives counts reads of the socket, which block until something arrives.
+	Receives uint64
 
-	Replies    uint64 // messages sent, errors included
-	Writes     uint64 // system calls that sent them
-	Panics     uint64 // of the device, contained
-	BadStreams uint64 // connections ended because of an impossible size
-	Clients    uint64 // that negotiated a version
-	Refused    uint64 // connections refused: a client was attached, or Device.Admit failed
-	StrayReply uint64 // answers that match no request
+	Replies uint64 // messages sent, errors included
+	Writes  uint64 // system calls that sent them
+	Panics  uint64 // of the device, contained
+	Clients uint64 // that negotiated a version
+	Refused uint64 // connections refused: a client was attached, or Device.Admit failed
 
 	DMARefused [numDMARules]uint64 // by rule
 
@@ -54,16 +50,6 @@ func (c *counters) snapshot() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.stats
-}
-
-func (c *counters) dmaReply(h wire.Header) {
-	c.count(func(s *Stats) {
-		k := s.command(h.Command)
-		k.Bytes += uint64(h.Size)
-		if h.Flags&wire.Error != 0 {
-			k.Errors++
-		}
-	})
 }
 
 func (s *Stats) command(c wire.Command) *CommandStats {

@@ -8,7 +8,6 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
-	"sort"
 
 	"golang.org/x/sys/unix"
 )
@@ -51,10 +50,6 @@ func (m *Memory) Copy(addr uint64, p []byte, write bool) (err error) {
 		off := addr - r.addr
 		n := int(min(uint64(len(p)), r.size-off))
 		switch {
-		case r.direct != nil:
-			if !m.copyDirect(r, off, p[:n], write) {
-				return ErrFault
-			}
 		case r.data == nil:
 			err = ErrByMessage
 		case r.holes != nil && !r.populate(off, uint64(n)):
@@ -84,8 +79,8 @@ func (m *Memory) Provide(r MemoryRange, data []byte) error {
 		n.prot |= unix.PROT_WRITE
 	}
 	m.mu.Lock()
-	i := sort.Search(len(m.maps), func(i int) bool { return m.maps[i].addr > r.Addr })
-	if m.overlaps(i, r.Addr, r.Size) {
+	i, meets := m.place(r.Addr, r.Size)
+	if meets {
 		m.mu.Unlock()
 		return unix.EEXIST
 	}
@@ -97,14 +92,7 @@ func (m *Memory) Provide(r MemoryRange, data []byte) error {
 
 // Withdraw takes out the ranges inside the size bytes at addr, when the device no longer uses them.
 // The bytes are the transport's again. EINVAL if a range is there only in part.
-func (m *Memory) Withdraw(addr, size uint64) error { return m.remove(addr, size, nil) }
-
-// overlaps reports whether a range that would be entry i meets a neighbour.
-//
-// Preconditions: m.mu held.
-func (m *Memory) overlaps(i int, addr, size uint64) bool {
-	return i > 0 && addr-m.maps[i-1].addr < m.maps[i-1].size || i < len(m.maps) && m.maps[i].addr-addr < size
-}
+func (m *Memory) Withdraw(addr, size uint64) error { return m.remove(addr, size) }
 
 // CheckDevice refuses a device with regions or interrupts that no PCI function can have.
 func CheckDevice(dev Device) error {

@@ -36,15 +36,6 @@ func (c *conn) version(rq *request) syscall.Errno {
 
 	room := len(rq.payload) - wire.VersionSize
 	text := c.srv.opts.capabilities(&limits, migrator != nil, room)
-	if limits.twin && bytes.Contains(text, []byte(twinCapability)) {
-		if peer, err := c.openTwin(); err == nil {
-			c.outFDs = append(c.outFDs, peer)
-			c.outClose = append(c.outClose, peer)
-		} else {
-			limits.twin = false
-			text = c.srv.opts.capabilities(&limits, migrator != nil, room)
-		}
-	}
 	b := c.body(wire.VersionSize + len(text)) // major 0, minor 0
 	copy(b[wire.VersionSize:], text)
 	return 0
@@ -68,7 +59,7 @@ func (c *conn) tryAttach() error {
 		return err
 	}
 	c.attached = true
-	c.dev.Attached(NewHost(connLink{c}))
+	c.dev.Attached(NewHost(c))
 	regions, irqs := c.dev.Regions(), c.dev.IRQs()
 	if err := checkRegions(regions); err != nil {
 		return err
@@ -84,10 +75,6 @@ func (c *conn) tryAttach() error {
 	return nil
 }
 
-// twinCapability means that descriptor 0 of the reply is the socket for the server's
-// commands.
-const twinCapability = `"twin_socket":{"supported":true,"fd_index":0}`
-
 // capabilities is the JSON of a reply, NUL included, in at most room bytes; nil if not even
 // the first capability fits. A client that gets none uses the specification's defaults.
 func (o *Options) capabilities(client *clientLimits, migration bool, room int) []byte {
@@ -96,7 +83,6 @@ func (o *Options) capabilities(client *clientLimits, migration bool, room int) [
 		text    string
 	}{
 		{true, fmt.Sprintf(`"max_msg_fds":%d`, maxMsgFDs)},
-		{client.twin, twinCapability},
 		{client.writeMulti, `"write_multiple":true`},
 		{true, fmt.Sprintf(`"max_data_xfer_size":%d`, o.MaxDataXfer)},
 		{true, fmt.Sprintf(`"max_dma_maps":%d`, o.MaxDMARegions)},
@@ -138,15 +124,11 @@ func parseCapabilities(text []byte) (clientLimits, error) {
 	}
 	// The fields that nothing reads are here for their types.
 	caps := struct {
-		MaxMsgFDs   uint64 `json:"max_msg_fds"`
-		MaxDataXfer uint64 `json:"max_data_xfer_size"`
-		MaxDMAMaps  uint64 `json:"max_dma_maps"`
-		PgSizes     uint64 `json:"pgsizes"`
-		TwinSocket  struct {
-			Supported bool
-			FDIndex   uint64 `json:"fd_index"`
-		} `json:"twin_socket"`
-		WriteMultiple bool `json:"write_multiple"`
+		MaxMsgFDs     uint64 `json:"max_msg_fds"`
+		MaxDataXfer   uint64 `json:"max_data_xfer_size"`
+		MaxDMAMaps    uint64 `json:"max_dma_maps"`
+		PgSizes       uint64 `json:"pgsizes"`
+		WriteMultiple bool   `json:"write_multiple"`
 		Migration     struct {
 			PgSize        uint64 `json:"pgsize"`
 			MaxBitmapSize uint64 `json:"max_bitmap_size"`
@@ -169,7 +151,6 @@ func parseCapabilities(text []byte) (clientLimits, error) {
 		maxMsgFDs:    int(caps.MaxMsgFDs),
 		maxDataXfer:  uint32(min(caps.MaxDataXfer, math.MaxUint32)),
 		writeMulti:   caps.WriteMultiple,
-		twin:         caps.TwinSocket.Supported && caps.MaxMsgFDs > 0,
 		migrationPgs: caps.Migration.PgSize,
 	}, nil
 }

@@ -133,7 +133,7 @@ func (s *server) counts() map[string]float64 {
 			out["reads/op"] += float64(r.Reads)
 		}
 		stats := e.Server.Stats()
-		out["wakes/op"] += float64(stats.Blocked)
+		out["wakes/op"] += float64(stats.Receives)
 		for _, c := range stats.Commands {
 			out["messages/op"] += float64(c.Messages)
 			out["posted/op"] += float64(c.Posted)

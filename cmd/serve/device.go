@@ -229,9 +229,6 @@ func (d *Device) Detached() {
 // Panicked implements vfiouser.PanicObserver.
 func (d *Device) Panicked(where string, p any) { d.panicked(where, p) }
 
-// IRQMasked implements vfiouser.IRQObserver.
-func (d *Device) IRQMasked(int, int) {}
-
 // IRQUnmasked implements vfiouser.IRQObserver: a level-triggered line that is
 // still high has to be signalled again.
 func (d *Device) IRQUnmasked(index, _ int) {
@@ -297,8 +294,8 @@ func NewPassThrough(c passthrough.Card, cfg passthrough.Config) *Device {
 }
 
 // pushDMA maps and unmaps the client's memory at the function, from now on. Memory that has no
-// descriptor, or a file that is read and written (FILE_IO), or that devices may not read, is out of its
-// reach: a card needs bytes that it and the guest change at once.
+// descriptor, or that devices may not read, is out of its reach: a card needs bytes that it and the
+// guest change at once.
 func (d *Device) pushDMA(to card.DMA) {
 	d.client.Watch(func(c vfiouser.MemoryChange) {
 		switch {

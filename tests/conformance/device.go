@@ -20,13 +20,12 @@ import (
 )
 
 // everything is a device with a trapped BAR, a mappable BAR with two areas, a
-// configuration space that stores, four MSI-X vectors, ioeventfds, and a state
-// of 100,000 bytes that migrates.
+// configuration space that stores, four MSI-X vectors, and a state of 100,000
+// bytes that migrates.
 type everything struct {
 	config [4096]byte
 	bar0   [0x1000]byte
 	shared *os.File
-	doors  [2]*os.File
 	state  []byte
 	read   int
 	in     []byte
@@ -45,12 +44,6 @@ func newEverything(t testing.TB) *everything {
 	d.shared = os.NewFile(uintptr(fd), "bar1")
 	t.Cleanup(func() { d.shared.Close() })
 	require.NoError(t, d.shared.Truncate(sharedSize))
-	for i := range d.doors {
-		fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
-		require.NoError(t, err)
-		d.doors[i] = os.NewFile(uintptr(fd), "doorbell")
-		t.Cleanup(func() { d.doors[i].Close() })
-	}
 	copy(d.config[:], []byte{0xde, 0x10, 0x01, 0x00})
 	binary.LittleEndian.PutUint32(d.config[8:], 0x03000001)
 	return d
@@ -76,13 +69,6 @@ func (d *everything) IRQs() []vfiouser.IRQ {
 	irqs[vfiouser.IRQErr] = vfiouser.IRQ{Count: 1, Flags: vfiouser.IRQEventFD}
 	irqs[vfiouser.IRQReq] = vfiouser.IRQ{Count: 1, Flags: vfiouser.IRQEventFD}
 	return irqs
-}
-
-func (d *everything) RegionIOFDs(index int) []vfiouser.IOFD {
-	if index != vfiouser.RegionBAR0 {
-		return nil
-	}
-	return []vfiouser.IOFD{{Offset: 0x100, Size: 4, File: d.doors[0]}, {Offset: 0x200, Size: 4, File: d.doors[1]}, {Offset: 0x300, Size: 4, File: d.doors[0]}}
 }
 
 func (d *everything) bytes(index int) []byte {
@@ -140,6 +126,5 @@ func (d *everything) WriteMigration(p []byte) error {
 
 var (
 	_ vfiouser.Device   = (*everything)(nil)
-	_ vfiouser.IOFDs    = (*everything)(nil)
 	_ vfiouser.Migrator = (*everything)(nil)
 )

@@ -2,11 +2,9 @@ package conformance
 
 import (
 	"context"
-	"errors"
-	"io/fs"
-	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -18,17 +16,6 @@ import (
 	"github.com/umbra-gpu/umbra/vfiouser/conformance"
 	"github.com/umbra-gpu/umbra/vfiouser/libvfiouser"
 )
-
-// sample is the library's own server. It ends with each client: each connection starts another.
-type sample struct {
-	exe  string
-	path string
-
-	mu     sync.Mutex
-	cmd    *exec.Cmd
-	ended  chan struct{}
-	starts int
-}
 
 // builtLibrary is the library in the cache; without one the test is skipped.
 func builtLibrary(t *testing.T) fetch.LibVFIOUser {
@@ -45,79 +32,29 @@ func builtLibrary(t *testing.T) fetch.LibVFIOUser {
 	return l
 }
 
-func newSample(t *testing.T) *sample {
-	l := builtLibrary(t)
-	s := &sample{exe: l.Sample("server"), path: filepath.Join(t.TempDir(), "s")}
-	t.Cleanup(s.stop)
-	return s
-}
-
-// dial connects to a server that has had no client: the sample serves one, and a connection made
-// while it ends would be lost with it.
-func (s *sample) dial() (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.cmd != nil {
-		select {
-		case <-s.ended: // its client has gone, and it goes as soon as it has a processor
-		case <-time.After(3 * time.Second): // its client is there: this is a second one
+// sample returns a dial that starts the library's own server for each connection: it ends with its client.
+func sample(t *testing.T) func() (fd int, err error) {
+	library, dir, n := builtLibrary(t), t.TempDir(), 0
+	ctx, cancel := context.WithCancel(context.Background())
+	var servers sync.WaitGroup
+	t.Cleanup(func() {
+		cancel()
+		servers.Wait()
+	})
+	return func() (fd int, err error) {
+		n++
+		path := filepath.Join(dir, strconv.Itoa(n))
+		cmd := exec.CommandContext(ctx, library.Sample("server"), path)
+		if err := cmd.Start(); err != nil {
+			return -1, err
 		}
-	}
-	for deadline := time.Now().Add(time.Minute); ; {
-		if !s.running() {
-			if err := s.start(); err != nil {
-				return -1, err
+		servers.Go(func() { _ = cmd.Wait() }) // however it ends
+		for began := time.Now(); ; time.Sleep(2 * time.Millisecond) {
+			if fd, err = client.DialFD(path); err == nil || time.Since(began) > time.Minute {
+				return fd, err
 			}
 		}
-		fd, err := client.DialFD(s.path)
-		if err == nil || time.Now().After(deadline) {
-			return fd, err
-		}
-		time.Sleep(2 * time.Millisecond)
 	}
-}
-
-func (s *sample) running() bool {
-	if s.cmd == nil {
-		return false
-	}
-	select {
-	case <-s.ended:
-		return false
-	default:
-		return true
-	}
-}
-
-func (s *sample) start() error {
-	if err := os.Remove(s.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	cmd := exec.CommandContext(context.Background(), s.exe, s.path)
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	s.starts++
-	ended := make(chan struct{})
-	go func() {
-		_ = cmd.Wait() // however it ends
-		close(ended)
-	}()
-	s.cmd, s.ended = cmd, ended
-	return nil
-}
-
-func (s *sample) stop() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.cmd != nil {
-		s.kill()
-	}
-}
-
-func (s *sample) kill() {
-	_ = s.cmd.Process.Kill()
-	<-s.ended
 }
 
 // knownDeviations of the library's sample, by case.
@@ -133,9 +70,8 @@ const configFlags = "the library's own configuration space has no flags, and is 
 // TestSuiteOfSample: the suite finds exactly the known deviations of the library's own sample
 // server.
 func TestSuiteOfSample(t *testing.T) {
-	s := newSample(t)
 	passed, found := 0, map[string]string{}
-	require.NoError(t, conformance.Run(t.Context(), conformance.Options{Dial: s.dial}, func(r conformance.Result) {
+	require.NoError(t, conformance.Run(t.Context(), conformance.Options{Dial: sample(t)}, func(r conformance.Result) {
 		at := r.Family + "/" + r.Name
 		switch {
 		case r.Outcome == conformance.Passed:
@@ -150,5 +86,4 @@ func TestSuiteOfSample(t *testing.T) {
 		require.Contains(t, found, at, "it is as specified now: take it off the list")
 	}
 	require.Greater(t, passed, 140)
-	t.Logf("%d passed, %d deviate; the sample was started %d times", passed, len(found), s.starts)
 }

@@ -111,6 +111,7 @@ func TestSuiteOfEverything(t *testing.T) {
 	eachTransport(t, func(t *testing.T, by maker) {
 		tr, path := serveAt(t, by, newEverything(t))
 		found := suite(t, path)
+		require.Zero(t, tr.Stats().Panics)
 		if _, native := tr.(*vfiouser.Server); !native {
 			return
 		}

@@ -7,12 +7,10 @@
 //
 // A Client is driven by its callers, one call at a time (Client.mu): a call writes its message
 // and reads until its reply arrives, and answers DMA requests meanwhile, so a round trip costs
-// two system calls and no hand-off. With Options.AnswerDMA one goroutine, ended by Close,
-// answers DMA requests while no call is under way.
+// two system calls and no hand-off.
 package client
 
 import (
-	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -36,8 +34,6 @@ type Options struct {
 	// Timeout bounds the wait for a reply, even if other messages arrive before it or it
 	// arrives slowly, and the wait for the server to accept data; 0 means a minute.
 	Timeout time.Duration
-	// AnswerDMA answers the server's DMA requests also while no call is under way.
-	AnswerDMA bool
 	// Capabilities is the JSON proposed in VERSION; "" means what QEMU 11.1 sends.
 	Capabilities string
 	// NoVersion leaves the negotiation to the caller.
@@ -78,9 +74,6 @@ type Client struct {
 	out  []byte
 
 	onDMA func(cmd wire.Command, addr uint64, n int) error
-
-	stop     int // eventfd that ends the answering goroutine
-	answered sync.WaitGroup
 }
 
 // Capabilities are what the server replied to VERSION, with the specification's defaults.
@@ -137,7 +130,7 @@ func New(nc *net.UnixConn, o *Options) (*Client, error) {
 
 // NewFD negotiates on a connected stream socket, which becomes the client's.
 func NewFD(fd int, o *Options) (*Client, error) {
-	c := &Client{fd: fd, stop: -1, buf: make([]byte, 128<<10), limit: wire.DefaultMaxMsgFDs}
+	c := &Client{fd: fd, buf: make([]byte, 128<<10), limit: wire.DefaultMaxMsgFDs}
 	if o != nil {
 		c.opts = *o
 	}
@@ -161,36 +154,21 @@ func (c *Client) start() error {
 			return os.NewSyscallError("setsockopt", err)
 		}
 	}
-	if !c.opts.NoVersion {
-		text := c.opts.Capabilities
-		if text == "" {
-			text = QEMUCapabilities
-		}
-		if _, err := c.Negotiate(0, 0, text); err != nil {
-			return fmt.Errorf("negotiate: %w", err)
-		}
-	}
-	if !c.opts.AnswerDMA {
+	if c.opts.NoVersion {
 		return nil
 	}
-	stop, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
-	if err != nil {
-		return err
+	text := c.opts.Capabilities
+	if text == "" {
+		text = QEMUCapabilities
 	}
-	c.stop = stop
-	c.answered.Add(1)
-	go c.answer()
+	if _, err := c.Negotiate(0, 0, text); err != nil {
+		return fmt.Errorf("negotiate: %w", err)
+	}
 	return nil
 }
 
 // Close disconnects. It does not wait for the server.
 func (c *Client) Close() error {
-	if c.stop >= 0 {
-		_, _ = unix.Write(c.stop, binary.NativeEndian.AppendUint64(nil, 1))
-		c.answered.Wait()
-		unix.Close(c.stop)
-		c.stop = -1
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	closeFDs(c.fds)
@@ -298,14 +276,6 @@ func (c *Client) reply(id uint16, cmd wire.Command) (Message, error) {
 			}
 			continue
 		}
-		if c.opts.AnswerDMA {
-			// The answering goroutine may refill the buffer as soon as the lock is free, and waits
-			// for the socket: it does not see requests that were read with this reply.
-			m.Payload = bytes.Clone(m.Payload)
-			if err := c.serveBuffered(); err != nil {
-				return m, err
-			}
-		}
 		if m.ID != id || m.Command != cmd {
 			closeFDs(m.FDs)
 			return m, fmt.Errorf("%w: reply %d to %v, want %d to %v", ErrProtocol, m.ID, m.Command, id, cmd)
@@ -318,20 +288,6 @@ func (c *Client) reply(id uint16, cmd wire.Command) (Message, error) {
 		}
 		return m, nil
 	}
-}
-
-// serveBuffered answers the DMA requests that are in the buffer, up to the next reply.
-func (c *Client) serveBuffered() error {
-	for c.w-c.r >= wire.HeaderSize && wire.Parse[wire.Header](c.buf[c.r:]).Flags&wire.TypeMask == wire.TypeCommand {
-		m, ok, err := c.parse()
-		if err != nil || !ok {
-			return err
-		}
-		if err := c.serve(m); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // Send writes bytes as they are, with descriptors on the first.
@@ -400,7 +356,7 @@ func (c *Client) next(began *time.Time) (Message, error) {
 		} else if time.Since(*began) > c.opts.Timeout {
 			return Message{}, c.late()
 		}
-		if err := c.fill(0); err != nil {
+		if err := c.fill(); err != nil {
 			return Message{}, err
 		}
 	}
@@ -426,15 +382,15 @@ func (c *Client) parse() (m Message, ok bool, err error) {
 	return m, true, nil
 }
 
-func (c *Client) fill(flags int) error {
+func (c *Client) fill() error {
 	c.room()
 	var oob [unix.SizeofCmsghdr + 253*4 + 4]byte
 	for {
-		n, oobn, _, _, err := unix.Recvmsg(c.fd, c.buf[c.w:], oob[:], flags|unix.MSG_CMSG_CLOEXEC)
+		n, oobn, _, _, err := unix.Recvmsg(c.fd, c.buf[c.w:], oob[:], unix.MSG_CMSG_CLOEXEC)
 		switch {
 		case errors.Is(err, unix.EINTR):
 			continue
-		case errors.Is(err, unix.EAGAIN) && flags == 0:
+		case errors.Is(err, unix.EAGAIN):
 			return c.late()
 		case err != nil:
 			return err

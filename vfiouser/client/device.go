@@ -99,47 +99,6 @@ func (c *Client) Reset() error {
 	return err
 }
 
-// IOFDs are the answer to GET_REGION_IO_FDS.
-type IOFDs struct {
-	wire.RegionIO
-	Parts []wire.SubRegion
-	FDs   []int // the caller's to close
-}
-
-// RegionIOFDs asks for the descriptors of a region's parts, twice if the first answer wants
-// more room.
-func (c *Client) RegionIOFDs(index int) (IOFDs, error) {
-	argsz := uint32(wire.RegionIOSize)
-	for {
-		ask := wire.RegionIO{Argsz: argsz, Index: uint32(index)}
-		m, err := c.Call(wire.DeviceGetRegionIO, wire.Append(nil, ask))
-		if err != nil {
-			return IOFDs{}, err
-		}
-		if len(m.Payload) < wire.RegionIOSize {
-			return IOFDs{}, fmt.Errorf("%w: GET_REGION_IO_FDS reply of %d bytes", ErrProtocol, len(m.Payload))
-		}
-		io := IOFDs{RegionIO: wire.Parse[wire.RegionIO](m.Payload), FDs: m.FDs}
-		if io.Argsz > argsz {
-			closeFDs(m.FDs)
-			argsz = io.Argsz
-			continue
-		}
-		if io.Count == 0 {
-			return io, nil
-		}
-		entries := m.Payload[wire.RegionIOSize:]
-		stride := len(entries) / int(io.Count)
-		if stride < wire.SubRegionSize {
-			return io, fmt.Errorf("%w: %d IO fd entries in %d bytes", ErrProtocol, io.Count, len(entries))
-		}
-		for ; len(entries) >= stride; entries = entries[stride:] {
-			io.Parts = append(io.Parts, wire.ParseSubRegion(entries[:stride]))
-		}
-		return io, nil
-	}
-}
-
 // Feature sends one DEVICE_FEATURE and returns the data after the fixed part of its reply.
 // argsz 0 means the larger of the request's size and 64 KiB.
 func (c *Client) Feature(flags, argsz uint32, data []byte) ([]byte, error) {
@@ -172,18 +131,6 @@ func (c *Client) MigrationState() (uint32, error) {
 func (c *Client) SetMigrationState(s uint32) error {
 	_, err := c.Feature(wire.FeatureSet|wire.FeatureMigDeviceState, 0, le.AppendUint64(nil, uint64(s)))
 	return err
-}
-
-// ReadMigration returns up to n bytes of the device's state; fewer are the last.
-func (c *Client) ReadMigration(n int) ([]byte, error) {
-	m, err := c.Call(wire.MigDataRead, wire.Append(nil, wire.MigData{Argsz: uint32(wire.MigDataSize + n), Size: uint32(n)}))
-	if err != nil {
-		return nil, err
-	}
-	if len(m.Payload) < wire.MigDataSize || int(wire.Parse[wire.MigData](m.Payload).Size) != len(m.Payload)-wire.MigDataSize {
-		return nil, fmt.Errorf("%w: MIG_DATA_READ reply of %d bytes", ErrProtocol, len(m.Payload))
-	}
-	return append([]byte(nil), m.Payload[wire.MigDataSize:]...), nil
 }
 
 // WriteMigration hands the device the next bytes of a state.

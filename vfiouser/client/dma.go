@@ -116,16 +116,6 @@ func (c *Client) OnDMA(fn func(cmd wire.Command, addr uint64, n int) error) {
 	c.onDMA = fn
 }
 
-// Share has c answer DMA requests from the memory that of has mapped so far: c is of's twin socket.
-func (c *Client) Share(of *Client) {
-	of.mu.Lock()
-	maps := slices.Clone(of.maps)
-	of.mu.Unlock()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.maps = maps
-}
-
 // serve answers one of the server's requests as QEMU 11.1 does.
 func (c *Client) serve(m Message) error {
 	closeFDs(m.FDs)
@@ -181,47 +171,4 @@ func (c *Client) guest(addr, n uint64, rights uint32) []byte {
 		}
 	}
 	return nil
-}
-
-// answer serves requests that come while no call is under way. It ends with Close or the
-// server's end.
-func (c *Client) answer() {
-	defer c.answered.Done()
-	for {
-		p := [2]unix.PollFd{{Fd: int32(c.fd), Events: unix.POLLIN}, {Fd: int32(c.stop), Events: unix.POLLIN}}
-		if _, err := unix.Poll(p[:], -1); err != nil && !errors.Is(err, unix.EINTR) {
-			return
-		}
-		if p[1].Revents != 0 || p[0].Revents&(unix.POLLERR|unix.POLLNVAL) != 0 {
-			return
-		}
-		if p[0].Revents != 0 && !c.answerNow() {
-			return
-		}
-	}
-}
-
-// answerNow serves what is there, unless a call that was under way has taken it.
-func (c *Client) answerNow() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err := c.fill(unix.MSG_DONTWAIT); err != nil {
-		return errors.Is(err, unix.EAGAIN)
-	}
-	for {
-		m, ok, err := c.parse()
-		if err != nil {
-			return false
-		}
-		if !ok {
-			return true
-		}
-		if m.Flags&wire.TypeMask != wire.TypeCommand {
-			closeFDs(m.FDs) // a reply to a message sent raw
-			continue
-		}
-		if c.serve(m) != nil {
-			return false
-		}
-	}
 }

@@ -97,11 +97,6 @@ func (c *Client) AttachIRQs(index, start, n int) ([]*EventFD, error) {
 	return es, nil
 }
 
-// DetachIRQs takes the eventfds of vectors away.
-func (c *Client) DetachIRQs(index, start, n int) error {
-	return c.SetIRQs(wire.IRQDataEventFD|wire.IRQActionTrigger, index, start, n, nil)
-}
-
 // DisableIRQ switches a whole index off.
 func (c *Client) DisableIRQ(index int) error {
 	return c.SetIRQs(wire.IRQDataNone|wire.IRQActionTrigger, index, 0, 0, nil)

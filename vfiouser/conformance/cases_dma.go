@@ -70,25 +70,26 @@ func neighbours(n int) (out []span) {
 	return out
 }
 
-// mapOf makes a case of a DMA_MAP with a descriptor.
-func mapOf(name, does string, msg message, fd func(*session, memory) int, want expectation) Case {
+// mapOf makes a case of a DMA_MAP with a descriptor of the case's file.
+func mapOf(name, does string, msg message, want expectation) Case {
+	return afterMaps(name, does, nil, msg, want)
+}
+
+// mapOther makes a case of a DMA_MAP with another descriptor.
+func mapOther(name, does string, flags uint32, fd func(*session, memory) int, want expectation) Case {
 	return onMemory(name, does, func(s *session, c *client.Client, m memory) finding {
-		msg := msg
-		msg.fds = []int{fd(s, m)}
-		return judge(s, c, msg, want)
+		return judge(s, c, mapMessage(base, size, 0, flags, fd(s, m)), want)
 	})
 }
 
-func file(_ *session, m memory) int { return m.fd }
-
 var dmaMap = []Case{
-	mapOf("with a descriptor", "64 KiB of a memory file", mapMessage(base, size, 0, rw), file, bare),
+	mapOf("with a descriptor", "64 KiB of a memory file", mapMessage(base, size, 0, rw), bare),
 	message1("without a descriptor", "64 KiB that are reached by message", mapMessage(base, size, 0, rw), bare),
-	mapOf("read only", "READ alone, with a descriptor that can be written", mapMessage(base, size, 0, wire.DMARdAllowed), file, bare),
-	mapOf("read only, opened so", "READ alone, with a descriptor that can only be read", mapMessage(base, size, 0, wire.DMARdAllowed), (*session).readOnly, bare),
-	mapOf("more rights than the descriptor", "READ and WRITE with a descriptor that can only be read", mapMessage(base, size, 0, rw), (*session).readOnly, isRefused),
-	mapOf("a descriptor that cannot be mapped", "a pipe", mapMessage(base, size, 0, rw), func(s *session, _ memory) int { return s.pipe().w }, isRefused),
-	mapOf("at an offset", "one page from page 3 on", mapMessage(base, page, 3*page, rw), file, bare),
+	mapOf("read only", "READ alone, with a descriptor that can be written", mapMessage(base, size, 0, wire.DMARdAllowed), bare),
+	mapOther("read only, opened so", "READ alone, with a descriptor that can only be read", wire.DMARdAllowed, (*session).readOnly, bare),
+	mapOther("more rights than the descriptor", "READ and WRITE with a descriptor that can only be read", rw, (*session).readOnly, isRefused),
+	mapOther("a descriptor that cannot be mapped", "a pipe", rw, func(s *session, _ memory) int { return s.pipe().w }, isRefused),
+	mapOf("at an offset", "one page from page 3 on", mapMessage(base, page, 3*page, rw), bare),
 	afterMaps("one file at many offsets", "9 ranges of one file", neighbours(8), mapMessage(base+32*page, page, 5*page, rw), bare),
 	afterMaps("neighbours", "a range right after, and one right before", []span{{0, size}, {size, size}}, mapMessage(base-size, size, 2*size, rw), bare),
 	afterMaps("12 ranges", "12 at a time", neighbours(11), mapMessage(base+32*page, page, 0, rw), bare),
@@ -107,7 +108,7 @@ var dmaMap = []Case{
 	})),
 	choice(afterMaps("the same range again", "the very same DMA_MAP twice", oneRange, mapMessage(base, size, 0, rw), servedOrRefused)),
 	message1("file I/O without a descriptor", "flag 8", mapMessage(base, size, 0, rw|wire.DMAUseFileIO), isRefused),
-	choice(mapOf("file I/O", "flag 8, libvfio-user's: read and write the file", mapMessage(base, size, 0, rw|wire.DMAUseFileIO), file, servedOrRefused)),
+	choice(mapOf("file I/O", "flag 8, libvfio-user's: read and write the file", mapMessage(base, size, 0, rw|wire.DMAUseFileIO), servedOrRefused)),
 	overlap("overlap, the same range elsewhere in the file", base, size-page),
 	overlap("overlap at the start", base-page, 2*page),
 	overlap("overlap inside", base+page, page),
@@ -120,8 +121,8 @@ var dmaMap = []Case{
 	choice(message1("size 0", "size 0", mapMessage(base, 0, 0, rw), servedOrRefused)),
 	choice(message1("range that wraps", "the last page and one more", mapMessage(^uint64(page-1), 2*page, 0, rw), servedOrRefused)),
 	choice(message1("16 TiB", "more than a bitmap can be kept for", mapMessage(0, 16<<40, 0, rw), servedOrRefused)),
-	choice(mapOf("offset within a page", "offset 512", mapMessage(base, page, 512, rw), file, servedOrRefused)),
-	choice(mapOf("past the end of the file", "a page that the file has not", mapMessage(base, page, 64*page, rw), file, servedOrRefused)),
+	choice(mapOf("offset within a page", "offset 512", mapMessage(base, page, 512, rw), servedOrRefused)),
+	choice(mapOf("past the end of the file", "a page that the file has not", mapMessage(base, page, 64*page, rw), servedOrRefused)),
 	choice(onMemory("two descriptors", "one too many", func(s *session, c *client.Client, m memory) finding {
 		return judge(s, c, mapMessage(base, page, 0, rw, m.fd, m.fd), servedOrRefused)
 	})),

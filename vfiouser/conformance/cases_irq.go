@@ -82,13 +82,7 @@ func notSignalled(e *client.EventFD) finding {
 
 // wrongIRQ makes a case of a SET_IRQS that is wrong, on the index with the most vectors.
 func wrongIRQ(name, does string, least uint32, at func(index, count uint32) message, want expectation) Case {
-	return oneMessage(name, does, func(s *session) (message, string) {
-		index, count := s.dev.irq()
-		if count < least {
-			return message{}, "the device has too few vectors"
-		}
-		return at(index, count), ""
-	}, want)
+	return onIRQ(name, does, least, func(q *irqCase) finding { return judge(q.s, q.c, at(q.index, q.count), want) })
 }
 
 // formIRQ is a message for wrongIRQ that does not depend on how many vectors there are.
@@ -107,6 +101,17 @@ func fires(name, does string, signal bool, sets ...irqForm) Case {
 			return signalled(e)
 		}
 		return notSignalled(e)
+	})
+}
+
+// withFDs makes a case of a SET_IRQS for count vectors, with n eventfds that do not fit it.
+func withFDs(name, does string, n int, flags, count uint32) Case {
+	return onIRQ(name, does, count, func(q *irqCase) finding {
+		var fds []int
+		for range n {
+			fds = append(fds, q.s.eventfd().FD)
+		}
+		return judge(q.s, q.c, irqMessage(flags, q.index, 0, count, nil, fds...), isRefused)
 	})
 }
 
@@ -244,15 +249,9 @@ var setIRQs = []Case{
 	wrongIRQ("count 0 past start 0", "start 1, count 0", 2, formIRQ(fireNone, 1, 0), isRefused),
 	wrongIRQ("count 0 with EVENTFD", "EVENTFD, count 0", 1, formIRQ(attachFDs, 0, 0), isRefused),
 	wrongIRQ("count 0 with MASK", "MASK, count 0", 1, formIRQ(maskNone, 0, 0), isRefused),
-	onIRQ("descriptor with DATA_NONE", "an eventfd where none belongs", 1, func(q *irqCase) finding {
-		return judge(q.s, q.c, irqMessage(fireNone, q.index, 0, 1, nil, q.s.eventfd().FD), isRefused)
-	}),
-	onIRQ("more descriptors than vectors", "two eventfds for one vector", 1, func(q *irqCase) finding {
-		return judge(q.s, q.c, irqMessage(attachFDs, q.index, 0, 1, nil, q.s.eventfd().FD, q.s.eventfd().FD), isRefused)
-	}),
-	onIRQ("fewer descriptors than vectors", "one eventfd for two vectors", 2, func(q *irqCase) finding {
-		return judge(q.s, q.c, irqMessage(attachFDs, q.index, 0, 2, nil, q.s.eventfd().FD), isRefused)
-	}),
+	withFDs("descriptor with DATA_NONE", "an eventfd where none belongs", 1, fireNone, 1),
+	withFDs("more descriptors than vectors", "two eventfds for one vector", 2, attachFDs, 1),
+	withFDs("fewer descriptors than vectors", "one eventfd for two vectors", 1, attachFDs, 2),
 	wrongIRQ("too few bytes", "BOOL with no byte", 1, formIRQ(fireBool, 0, 1), isRefused),
 	wrongIRQ("too many bytes", "BOOL with 3 bytes for one vector", 1, formIRQ(fireBool, 0, 1, 1, 1, 1), isRefused),
 	oneMessage("index with no vectors", "any form on an index whose count is 0", func(s *session) (message, string) {

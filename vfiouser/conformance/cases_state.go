@@ -62,12 +62,12 @@ func soundEntries(a answer, r wire.RegionInfo) string {
 		return fmt.Sprintf("%d entries in %d bytes", head.Count, head.Argsz)
 	}
 	for i := range int(head.Count) {
-		e := wire.ParseSubRegion(a.body[wire.RegionIOSize+i*stride:][:stride])
-		switch {
-		case e.Offset > r.Size || e.Size > r.Size-e.Offset:
-			return fmt.Sprintf("entry %d: %#x+%#x in %#x bytes", i, e.Offset, e.Size, r.Size)
-		case int(e.FDIndex) >= a.fds:
-			return fmt.Sprintf("entry %d: descriptor %d of %d", i, e.FDIndex, a.fds)
+		e := a.body[wire.RegionIOSize+i*stride:]
+		switch off, n, fd := le.Uint64(e), le.Uint64(e[8:]), le.Uint32(e[16:]); {
+		case off > r.Size || n > r.Size-off:
+			return fmt.Sprintf("entry %d: %#x+%#x in %#x bytes", i, off, n, r.Size)
+		case int(fd) >= a.fds:
+			return fmt.Sprintf("entry %d: descriptor %d of %d", i, fd, a.fds)
 		}
 	}
 	return ""

@@ -74,40 +74,31 @@ func (d *device) irq() (index, count uint32) {
 	return index, count
 }
 
-func (d *device) absentRegion() (uint32, bool) {
-	for i := range d.regions {
-		if d.regions[i].Size == 0 {
-			return uint32(i), true
-		}
+// find returns the first of some regions that is as wanted.
+func find(regions []wire.RegionInfo, is func(r wire.RegionInfo) bool) (r wire.RegionInfo, ok bool) {
+	if i := slices.IndexFunc(regions, is); i >= 0 {
+		return regions[i], true
 	}
-	return 0, false
+	return r, false
+}
+
+func (d *device) absentRegion() (uint32, bool) {
+	i := slices.IndexFunc(d.regions, func(r wire.RegionInfo) bool { return r.Size == 0 })
+	return uint32(i), i >= 0
 }
 
 func (d *device) mappable() (wire.RegionInfo, bool) {
-	for _, r := range d.regions {
-		if r.Flags&wire.RegionFlagMmap != 0 {
-			return r, true
-		}
-	}
-	return wire.RegionInfo{}, false
+	return find(d.regions, func(r wire.RegionInfo) bool { return r.Flags&wire.RegionFlagMmap != 0 })
 }
 
-func (d *device) bars() []wire.RegionInfo { return d.regions[:min(len(d.regions), regionROM)] }
-
 func (d *device) bar() (wire.RegionInfo, bool) {
-	for _, r := range d.bars() {
-		if r.Size > 0 && r.Flags&wire.RegionFlagRead != 0 {
-			return r, true
-		}
-	}
-	return wire.RegionInfo{}, false
+	return find(d.regions[:min(len(d.regions), regionROM)], func(r wire.RegionInfo) bool {
+		return r.Size > 0 && r.Flags&wire.RegionFlagRead != 0
+	})
 }
 
 func (d *device) config() (wire.RegionInfo, bool) {
-	if len(d.regions) <= regionConfig || d.regions[regionConfig].Size == 0 {
-		return wire.RegionInfo{}, false
-	}
-	return d.regions[regionConfig], true
+	return find(d.regions[min(len(d.regions), regionConfig):min(len(d.regions), regionConfig+1)], func(r wire.RegionInfo) bool { return r.Size > 0 })
 }
 
 // page is the size of the pages that memory is mapped by.

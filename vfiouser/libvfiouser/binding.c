@@ -47,8 +47,7 @@ _Static_assert(LIB_VFIO_USER_MAJOR == 0,
 	row(int, vfu_setup_device_dma, (vfu_ctx_t *, vfu_dma_register_cb_t *, vfu_dma_unregister_cb_t *)) \
 	row(int, vfu_setup_device_nr_irqs, (vfu_ctx_t *, enum vfu_dev_irq_type, uint32_t)) \
 	row(int, vfu_setup_irq_state_callback, (vfu_ctx_t *, enum vfu_dev_irq_type, vfu_dev_irq_state_cb_t *)) \
-	row(int, vfu_irq_trigger, (vfu_ctx_t *, uint32_t)) \
-	row(int, vfu_create_ioeventfd, (vfu_ctx_t *, uint32_t, int, size_t, uint32_t, uint32_t, uint64_t))
+	row(int, vfu_irq_trigger, (vfu_ctx_t *, uint32_t))
 
 #define CHECK(result, name, args) \
 	_Static_assert(__builtin_types_compatible_p(__typeof__(&name), result (*) args), \
@@ -194,11 +193,6 @@ int umbra_region(void *ctx, int index, uint64_t size, int readable, int writable
 		iov.iov_len = area->size;
 	}
 	return vfu_setup_region(ctx, index, size, accesses[index], flags, area ? &iov : NULL, area ? 1 : 0, fd, offset) < 0 ? errno : 0;
-}
-
-int umbra_ioeventfd(void *ctx, int region, int fd, uint64_t offset, uint32_t size, uint32_t flags, uint64_t match)
-{
-	return vfu_create_ioeventfd(ctx, region, fd, offset, size, flags, match) < 0 ? errno : 0;
 }
 
 int umbra_irqs(void *ctx, int index, uint32_t count)

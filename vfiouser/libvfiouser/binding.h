@@ -23,7 +23,6 @@ const char *umbra_library(void);
 int umbra_create(const char *path, uintptr_t owner, void **ctx);
 int umbra_region(void *ctx, int index, uint64_t size, int readable, int writable, int memory,
 		 int fd, uint64_t offset, const struct umbra_area *area);
-int umbra_ioeventfd(void *ctx, int region, int fd, uint64_t offset, uint32_t size, uint32_t flags, uint64_t match);
 int umbra_irqs(void *ctx, int index, uint32_t count);
 int umbra_realize(void *ctx);
 int umbra_poll_fd(void *ctx);

@@ -94,15 +94,6 @@ func (l *library) describe(dev vfiouser.Device) error {
 			return fmt.Errorf("region %d of %#x bytes: %w", i, r.Size, err)
 		}
 	}
-	if d, ok := dev.(vfiouser.IOFDs); ok {
-		for i := range dev.Regions() {
-			for _, f := range d.RegionIOFDs(i) {
-				if err := l.ioFD(i, &f); err != nil {
-					return fmt.Errorf("the descriptor for region %d, %#x+%#x: %w", i, f.Offset, f.Size, err)
-				}
-			}
-		}
-	}
 	irqs := make([]vfiouser.IRQ, vfiouser.NumIRQs)
 	copy(irqs, dev.IRQs())
 	irqs[vfiouser.IRQErr].Count, irqs[vfiouser.IRQReq].Count = 0, 0
@@ -130,17 +121,6 @@ func (l *library) region(i int, r *vfiouser.Region) error {
 	}
 	return errOf(C.umbra_region(l.ctx, C.int(i), C.uint64_t(r.Size), cBool(r.Flags&vfiouser.RegionRead != 0),
 		cBool(r.Flags&vfiouser.RegionWrite != 0), cBool(i <= vfiouser.RegionROM), fd, C.uint64_t(r.MapOffset), area))
-}
-
-func (l *library) ioFD(region int, f *vfiouser.IOFD) error {
-	if f.Type != vfiouser.IOEventFD {
-		return syscall.ENOTSUP
-	}
-	fd, err := l.descriptor(f.File)
-	if err != nil {
-		return err
-	}
-	return errOf(C.umbra_ioeventfd(l.ctx, C.int(region), fd, C.uint64_t(f.Offset), C.uint32_t(f.Size), C.uint32_t(f.Flags), C.uint64_t(f.DataMatch)))
 }
 
 // descriptor is a duplicate of f's that lives as long as the context: the library keeps the

@@ -128,11 +128,7 @@ func (l *link) mask(index, start, count int, masked bool) {
 			l.raise(v)
 		}
 		l.mu.Unlock()
-		switch o := l.t.observer; {
-		case o == nil:
-		case masked:
-			o.IRQMasked(index, vec)
-		default:
+		if o := l.t.observer; o != nil && !masked {
 			o.IRQUnmasked(index, vec)
 		}
 	}

@@ -3,7 +3,7 @@
 //
 // It changes nothing in the device: it negotiates, queries, and reads configuration space.
 //
-// The package has no state and no locks. Two timers end a conversation that takes too long.
+// The package has no state and no locks. A timer ends a conversation that takes too long.
 package probe
 
 import (
@@ -14,7 +14,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -72,33 +71,32 @@ func Probe(ctx context.Context, path string, timeout time.Duration) (*Device, er
 		return nil, err
 	}
 	defer c.Close()
-	whole, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no answer within %v", timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no answer within %v", timeout))
 	defer cancel()
-	defer context.AfterFunc(whole, func() { _ = c.Shutdown() })()
-	var silent atomic.Bool
-	first := time.AfterFunc(timeout/silence, func() {
-		silent.Store(true)
-		_ = c.Shutdown()
-	})
-	defer first.Stop()
 	d := &Device{}
-	err = d.negotiate(c)
-	if first.Stop(); err == nil {
-		err = d.describe(c)
-	} else {
-		err = explain(err, silent.Load(), timeout/silence)
+	err = within(ctx, c, timeout/silence, d.negotiate)
+	if err != nil {
+		return d, explain(err)
 	}
-	if err != nil && whole.Err() != nil {
-		err = context.Cause(whole)
+	return d, within(ctx, c, timeout, d.describe)
+}
+
+// within ends a part of the conversation after a time, or with ctx.
+func within(ctx context.Context, c *client.Client, limit time.Duration, talk func(*client.Client) error) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("nothing answered within %v; a vfio-user server is silent while another client is attached, "+
+		"other programs while they wait for a request of their own protocol", limit))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { _ = c.Shutdown() })()
+	err := talk(c)
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
 	}
-	return d, err
+	return err
 }
 
 // explain says what a peer may be that does not answer VERSION.
-func explain(err error, silent bool, after time.Duration) error {
+func explain(err error) error {
 	switch {
-	case silent:
-		return fmt.Errorf("nothing answered within %v; a vfio-user server is silent while another client is attached, other programs while they wait for a request of their own protocol", after)
 	case errors.Is(err, io.EOF), errors.Is(err, unix.ECONNRESET), errors.Is(err, unix.EPIPE):
 		return errors.New("the server closed the connection before an answer; a vfio-user server does that while another client is attached, and any other program that does not understand the request")
 	case errors.Is(err, client.ErrProtocol):

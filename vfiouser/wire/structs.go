@@ -29,7 +29,7 @@ type DMAMapRequest struct {
 
 // DMA_UNMAP flags.
 const (
-	UnmapGetDirty uint32 = 1 // dropped from the specification, alive in libvfio-user
+	UnmapGetDirty uint32 = 1 // dropped from the specification
 	UnmapAll      uint32 = 2
 )
 
@@ -136,67 +136,11 @@ type RegionIO struct {
 	Count uint32
 }
 
-// Types of a sub-region in GET_REGION_IO_FDS.
-const (
-	IOEventFD       uint32 = 0
-	IORegionFD      uint32 = 1
-	IOEventFDShadow uint32 = 2 // libvfio-user's
-)
-
-// Sizes of one sub-region: the specification's, and libvfio-user's with the shadow fields.
+// Sizes of one entry of GET_REGION_IO_FDS: the specification's, and libvfio-user's with the shadow fields.
 const (
 	SubRegionSize       = 40
 	SubRegionShadowSize = 48
 )
-
-// SubRegion is one entry of GET_REGION_IO_FDS.
-type SubRegion struct {
-	Offset       uint64
-	Size         uint64
-	FDIndex      uint32
-	Type         uint32
-	Flags        uint32 // KVM_IOEVENTFD_FLAG_*, or 0
-	DataMatch    uint64 // or user_data of an ioregionfd
-	ShadowFD     uint32 // index of the shadow memory's descriptor
-	ShadowOffset uint64
-}
-
-// Append appends s to b in the specification's 40 bytes.
-func (s SubRegion) Append(b []byte) []byte {
-	b = s.appendCommon(b)
-	b = le.AppendUint32(b, 0)
-	return le.AppendUint64(b, s.DataMatch)
-}
-
-// AppendShadow appends s to b in libvfio-user's 48 bytes.
-func (s SubRegion) AppendShadow(b []byte) []byte {
-	b = s.appendCommon(b)
-	b = le.AppendUint32(b, s.ShadowFD)
-	b = le.AppendUint64(b, s.ShadowOffset)
-	return le.AppendUint64(b, s.DataMatch)
-}
-
-func (s SubRegion) appendCommon(b []byte) []byte {
-	b = le.AppendUint64(b, s.Offset)
-	b = le.AppendUint64(b, s.Size)
-	b = le.AppendUint32(b, s.FDIndex)
-	b = le.AppendUint32(b, s.Type)
-	return le.AppendUint32(b, s.Flags)
-}
-
-// ParseSubRegion decodes one entry of 40 or 48 bytes.
-func ParseSubRegion(b []byte) SubRegion {
-	s := SubRegion{
-		Offset: le.Uint64(b), Size: le.Uint64(b[8:]),
-		FDIndex: le.Uint32(b[16:]), Type: le.Uint32(b[20:]), Flags: le.Uint32(b[24:]),
-	}
-	if len(b) >= SubRegionShadowSize {
-		s.ShadowFD, s.ShadowOffset, s.DataMatch = le.Uint32(b[28:]), le.Uint64(b[32:]), le.Uint64(b[40:])
-		return s
-	}
-	s.DataMatch = le.Uint64(b[32:])
-	return s
-}
 
 // DEVICE_GET_IRQ_INFO flags.
 const (

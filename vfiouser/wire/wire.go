@@ -93,7 +93,6 @@ const (
 	MigDataSize       = 8
 	SparseHeaderSize  = 16 // capability header, nr_areas, reserved
 	SparseAreaSize    = 16
-	DirtyBitmapSize   = 16 // the {pgsize, bytes} tail of DMA_UNMAP with UnmapGetDirty
 )
 
 // DefaultMaxDataXfer is max_data_xfer_size when a side does not state it, in bytes.

@@ -43,19 +43,6 @@ func TestEncoding(t *testing.T) {
 	encoded(t, wire.MigData{Argsz: 4104, Size: 4096}, "08100000 00100000", wire.MigDataSize)
 }
 
-func TestSubRegion(t *testing.T) {
-	s := wire.SubRegion{Offset: 16, Size: 4, FDIndex: 2, Type: 1, Flags: 5, DataMatch: 0x1122334455667788}
-	b := s.Append(nil)
-	require.Equal(t, "10000000000000000400000000000000"+"020000000100000005000000"+"000000008877665544332211", hex.EncodeToString(b))
-	require.Len(t, b, wire.SubRegionSize)
-	require.Equal(t, s, wire.ParseSubRegion(b))
-	s.Type, s.ShadowFD, s.ShadowOffset = 2, 3, 0x80
-	b = s.AppendShadow(nil)
-	require.Equal(t, "10000000000000000400000000000000"+"020000000200000005000000"+"0300000080000000000000008877665544332211", hex.EncodeToString(b))
-	require.Len(t, b, wire.SubRegionShadowSize)
-	require.Equal(t, s, wire.ParseSubRegion(b))
-}
-
 func TestSparse(t *testing.T) {
 	b := wire.AppendSparse(nil, []wire.Area{{Offset: 0x1000, Size: 0x2000}})
 	require.Equal(t, "01000100000000000100000000000000"+"00100000000000000020000000000000", hex.EncodeToString(b))
