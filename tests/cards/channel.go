@@ -270,7 +270,7 @@ func (ch *channel) method(subch uint8, method uint16, data uint32) {
 	case method == 0: // SET_OBJECT
 		*o = object{class: uint16(data), engine: int(data >> 16 & 0x1f)}
 		kind, ok := map[int]engine.Kind{gf100.EngineGR: engine.KindGR, gf100.EngineCE0: engine.KindCE, gf100.EngineCE1: engine.KindCE}[o.engine]
-		o.bound = ok && slices.ContainsFunc(engine.Classes(), func(c engine.Class) bool { return c.ID == o.class && c.Kind == kind })
+		o.bound = ok && slices.ContainsFunc(engine.Classes(), func(c *engine.Class) bool { return c.ID == o.class && c.Kind == kind })
 		if !o.bound && o.engine != 0x1f { // which is software
 			ch.refuse(gf100.PBDMAIntrMethod, name, data)
 		}

@@ -14,19 +14,12 @@ const (
 	renderControl = 0x30c / 4
 )
 
-func loadConstant(g *GR, env *Env, c call) Outcome {
-	var word [4]byte
-	binary.LittleEndian.PutUint32(word[:], c.data)
-	_, o := loadConstants(g, env, c.class, word[:])
-	return o
-}
-
 // loadConstants writes words, at least one, to the selected constant buffer and
 // moves the offset on. Words that do not lie inside the buffer's size are
 // dropped and counted.
-func loadConstants(g *GR, env *Env, c *class, data []byte) (int, Outcome) {
-	v := &g.Values[c.index]
-	st := &env.Stats.class[c.stat]
+func loadConstants(g *GR, env *Env, c *Class, data []byte) (int, Outcome) {
+	v := &g.Values[c.place]
+	st := &env.Stats.class[c.place]
 	size, offset := uint64(v[constSize]), uint64(v[constOffset])
 	n := min(len(data), env.words())
 	if v[renderControl]&1 != 0 && g.skipped(c) {
@@ -48,7 +41,7 @@ func loadConstants(g *GR, env *Env, c *class, data []byte) (int, Outcome) {
 		mem, fault := env.fetch(va+uint64(done), uint64(n-done), true)
 		if fault != nil {
 			n = done&^3 + 4
-			g.Op = Op{Kind: OpConstant, Class: c.ID, Stat: uint8(c.stat)}
+			g.Op = c.op(OpConstant)
 			g.Op.Release = newRelease(va+uint64(n-4), 1, binary.LittleEndian.Uint32(data[n-4:]), 0)
 			g.Op.Release.HeadPos = uint8(done & 3)
 			st.InlineWords.Add(uint64(n / 4))

@@ -37,9 +37,9 @@ func validRelease(data uint32) bool {
 // reportSemaphore releases, acquires or reports. Nothing is drawn, so every
 // counter that can be reported is zero.
 func reportSemaphore(g *GR, env *Env, c call) Outcome {
-	v := &g.Values[c.class.index]
+	v := &g.Values[c.class.place]
 	va, payload := address(v[reportA], v[reportB]), v[reportC]
-	g.Op = Op{Kind: OpRelease, Class: c.class.ID, Stat: uint8(c.class.stat)}
+	g.Op = c.class.op(OpRelease)
 	if c.data&reportAwaken != 0 {
 		g.Op.Events = 1 << EventAwaken
 	}
