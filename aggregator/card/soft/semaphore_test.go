@@ -102,41 +102,6 @@ func TestOwnersAreWokenByTheirOwnReleases(t *testing.T) {
 	waiter.waitSemaphore(1, 1)
 }
 
-// Channels that wait for a value that is not released take a bounded part of the time, however often
-// another one releases, and are woken by the value all the same. Here a look and a release cost about
-// the same time: without a bound each release costs as many looks as there are channels.
-func TestFailedLooksAreBounded(t *testing.T) {
-	const channels, releases, value = 30, 1000, 1 << 20
-	var v virtual
-	var looks, sem atomic.Uint64
-	v.each = func(channel uint8, _ shadowpt.Target, addr uint64, _ bool) {
-		if channel < channels && addr == sem.Load() {
-			looks.Add(1)
-		}
-	}
-	r, cs := newChannelsOf(t, channels, v.config())
-	waiters, releaser := cs[:channels-1], cs[channels-1]
-	sem.Store(releaser.sem)
-	for _, c := range waiters {
-		c.space.mapVRAM(vaHole, releaser.sem, 0x1000)
-		c.submit(cat(semaphoreOp(vaHole, value, opAcquire), release(1, 1))...)
-	}
-	r.eventually("all wait", func() bool { return r.card.Stats().AcquireWaits.Load() == channels-1 })
-
-	before := looks.Load()
-	releaser.submit(cat(repeat(releases, cat(release(0, 1), incr(0, 0x80, 0))...), release(1, 1))...)
-	releaser.waitSemaphore(1, 1)
-	require.Less(t, looks.Load()-before, uint64(releases), "for %d releases", releases)
-
-	releaser.submit(release(0, value)...)
-	for _, c := range waiters {
-		r.eventually("it is woken", func() bool {
-			v.now.Add(uint64(time.Millisecond)) // else time stands while nobody works
-			return c.semaphore(1) == 1
-		})
-	}
-}
-
 // Nothing makes channels look in a pause: no doorbell, no runlist, no stop and start. A pause is short
 // even after looks during which the host did other things, so that a released channel goes on at once.
 func TestPausesAreKept(t *testing.T) {
@@ -195,30 +160,4 @@ func each(cs []*testChannel, do func(*testChannel)) {
 	for _, c := range cs {
 		do(c)
 	}
-}
-
-// A failed look changes nothing for those who ask the card for its use.
-func TestFailedLooksAreNotReported(t *testing.T) {
-	var looks, changes, sem atomic.Uint64
-	r, c := newChannelRig(t, soft.Config{Clock: noTime, Watch: func(_ uint8, _ shadowpt.Target, addr uint64, _ int, _ bool) {
-		if addr == sem.Load() {
-			looks.Add(1)
-		}
-	}})
-	r.card.StopRetries()
-	sem.Store(c.sem)
-	parked := func() bool { u := r.card.Use(1); return u.Barred && !u.Running }
-	c.submit(cat(acquire(0, 1, opAcquire), release(1, 1))...)
-	r.eventually("it waits", func() bool { return looks.Load() > 0 && parked() })
-	r.card.OnUse(func() { changes.Add(1) })
-	defer r.card.OnUse(nil)
-	for range 20 {
-		before := looks.Load()
-		r.vramWrite32(c.sem+64, 1)
-		r.eventually("it looks", func() bool { return looks.Load() > before && parked() })
-	}
-	require.Zero(t, changes.Load(), "for failed looks")
-	r.vramWrite32(c.sem, 1)
-	c.waitSemaphore(1, 1)
-	r.eventually("the end is told", func() bool { return changes.Load() > 0 })
 }
