@@ -1,6 +1,7 @@
 package soft_test
 
 import (
+	"encoding/binary"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -310,4 +311,33 @@ func TestShortRequestBesideLongOnes(t *testing.T) {
 			}
 		})
 	}
+}
+
+// patient is a program that waits for a word of memory, and counts its threads before and after.
+const patient = `
+	mov b32 $r2 0x400000
+	mov b32 $r3 0x0
+	mov b32 $r4 0x1
+	red add u32 g[$r2d+0x4] $r4
+again:
+	ld b32 $r5 cg g[$r2d]
+	set $p0 0x1 eq u32 $r5 0x0
+	$p0 bra again
+	red add u32 g[$r2d+0x8] $r4
+	exit`
+
+// A program goes on where it was when its channel is bound again.
+func TestRebindInMidProgram(t *testing.T) {
+	r, c := newChannelRig(t, soft.Config{})
+	c.submit(cat(c.launch(patient, 1), release(0, 1))...)
+	r.eventually("it has begun", func() bool { return r.host.load(4) == 32 })
+	c.disable()
+	c.kick()
+	require.True(t, r.card.Use(1).Underway)
+	c.unbind()
+	c.bind()
+	binary.LittleEndian.PutUint32(r.host.ram, 1)
+	c.enable()
+	c.waitSemaphore(0, 1)
+	require.Equal(t, []uint32{32, 32}, []uint32{r.host.load(4), r.host.load(8)})
 }
