@@ -134,11 +134,7 @@ func (c *CE) exec(env *Env, data uint32) Outcome {
 	cp.Dst = ceDst.surface(v, dstCPP, data&execDstLinear != 0)
 	cp.Length, cp.Lines = uint64(v[ceXCnt]), uint64(v[ceYCnt])
 	if data&execQuery != 0 {
-		words := uint8(4)
-		if data&execQueryShort != 0 {
-			words = 1
-		}
-		c.Op.Release = newRelease(address(v[ceQueryHigh], v[ceQueryLow]), words, v[ceCounter], 0)
+		c.Op.Release = newRelease(address(v[ceQueryHigh], v[ceQueryLow]), data&execQueryShort != 0, v[ceCounter])
 		// The microcode adds 4 to the low half without a carry.
 		c.Op.Release.Tail = address(v[ceQueryHigh], v[ceQueryLow]+4)
 	}

@@ -89,11 +89,7 @@ func launchDMA(g *GR, env *Env, c call) Outcome {
 	env.launched(c.class.place)
 	g.Op = c.class.op(OpCopy)
 	if c.data&launchComplete == launchRelease {
-		words := uint8(4)
-		if c.data&launchOneWord != 0 {
-			words = 1
-		}
-		g.Op.Release = newRelease(address(v[m2mfSemaphoreA], v[m2mfSemaphoreB]), words, v[m2mfSemaphoreC], 0)
+		g.Op.Release = newRelease(address(v[m2mfSemaphoreA], v[m2mfSemaphoreB]), c.data&launchOneWord != 0, v[m2mfSemaphoreC])
 	}
 	if c.data&launchInterrupt != 0 {
 		g.Op.Events = 1 << EventInterrupt
