@@ -149,3 +149,32 @@ func TestBindNonsense(t *testing.T) {
 		c.alive()
 	}
 }
+
+// New channels begin with the class state that the driver made, also after a reset, until a driver
+// makes another.
+func TestGoldenState(t *testing.T) {
+	r := newRig(t, soft.Config{})
+	golden := func(method, v uint32) {
+		r.wr(0x40448c, v)
+		r.wr(0x404488, 1<<31|method<<14|classM2MF)
+	}
+	inline := func(v uint32) { // to where new channels write
+		c := r.newChannel(1, r.bar1())
+		r.runlist(1)
+		c.submit(cat(incr(2, 0, classM2MF), incr(2, 0x31c, 4, 1), incr(2, 0x300, 0x111), nonIncr(2, 0x304, v))...)
+	}
+	reset := func() {
+		require.NoError(t, r.card.Reset())
+		r.next = 1 << 20
+		r.start()
+	}
+	golden(0x23c, vaRAM) // OFFSET_OUT
+	for v := range uint32(2) {
+		inline(v + 7)
+		r.eventually("class state", func() bool { return r.host.load(0) == v+7 })
+		reset()
+	}
+	golden(0x31c, 1)
+	inline(1)
+	r.eventually("fault", func() bool { return r.rd(0x259c) != 0 })
+}

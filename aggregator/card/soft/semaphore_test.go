@@ -161,3 +161,29 @@ func each(cs []*testChannel, do func(*testChannel)) {
 		do(c)
 	}
 }
+
+// A failed look changes nothing for those who ask the card for its use.
+func TestFailedLooksAreNotReported(t *testing.T) {
+	var looks, changes, sem atomic.Uint64
+	r, c := newChannelRig(t, soft.Config{Clock: noTime, Watch: func(_ uint8, _ shadowpt.Target, addr uint64, _ int, _ bool) {
+		if addr == sem.Load() {
+			looks.Add(1)
+		}
+	}})
+	r.card.StopRetries()
+	sem.Store(c.sem)
+	parked := func() bool { u := r.card.Use(1); return u.Barred && !u.Running }
+	c.submit(cat(acquire(0, 1, opAcquire), release(1, 1))...)
+	r.eventually("it waits", func() bool { return looks.Load() > 0 && parked() })
+	r.card.OnUse(func() { changes.Add(1) })
+	defer r.card.OnUse(nil)
+	for range 20 {
+		before := looks.Load()
+		r.vramWrite32(c.sem+64, 1)
+		r.eventually("it looks", func() bool { return looks.Load() > before && parked() })
+	}
+	require.Zero(t, changes.Load(), "for failed looks")
+	r.vramWrite32(c.sem, 1)
+	c.waitSemaphore(1, 1)
+	r.eventually("the end is told", func() bool { return changes.Load() > 0 })
+}
