@@ -25,28 +25,6 @@ func (c *Card) Contended() (n int) {
 	return n
 }
 
-// SavedContexts returns how many unbound channels' states are kept.
-func (c *Card) SavedContexts() (n int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, list := range c.contexts.Saved {
-		n += len(list)
-	}
-	return n
-}
-
-// DuringStep calls f while PBDMA 0, which must be idle, seems to be in a step that
-// begins now.
-func (c *Card) DuringStep(f func()) {
-	p := &c.fifo.busy[0]
-	p.steps.Add(1)
-	defer p.steps.Add(1)
-	f()
-}
-
-// ChannelInvalidate is a channel's MEM_OP_B.
-func (c *Card) ChannelInvalidate() { c.flushes[0].Add(1) }
-
 // Check checks the scheduler's rules: each channel is in one list, that of its state, and
 // no channel that could run and has work is missing.
 func (c *Card) Check() error {
@@ -141,4 +119,13 @@ func (c *Card) StopRetries() {
 	defer c.mu.Unlock()
 	c.fifo.retry.Stop()
 	c.fifo.retry = time.AfterFunc(time.Hour, func() {})
+}
+
+// DuringStep calls f while PBDMA 0, which must be idle, seems to be in a step that
+// begins now.
+func (c *Card) DuringStep(f func()) {
+	p := &c.fifo.busy[0]
+	p.steps.Add(1)
+	defer p.steps.Add(1)
+	f()
 }

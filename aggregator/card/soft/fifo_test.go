@@ -64,152 +64,6 @@ func TestChannelRequirements(t *testing.T) {
 	}
 }
 
-// The saved channels of one owner displace only the oldest of the same owner. An owner
-// cannot name another's.
-func TestContextsByOwner(t *testing.T) {
-	own := func(owner, keep uint32) func(b []byte) {
-		return func(b []byte) {
-			gf100.InstOwner.Put(b, owner)
-			gf100.InstKeep.Put(b, keep)
-		}
-	}
-	r, c := newChannelRig(t, soft.Config{})
-	away := func(owner, keep uint32) {
-		c.disable()
-		c.kick()
-		c.unbind()
-		c.ramfc(own(owner, keep))
-	}
-	back := func() {
-		c.bind()
-		c.enable()
-	}
-	away(1, 3)
-	back() // now it is owner 1's
-	for i, step := range []struct {
-		others, mine int // channels that are bound and unbound in between
-		as           uint32
-		kept         bool
-	}{
-		{2 * gf100.Channels, 0, 1, true},
-		{0, 2, 1, true},
-		{0, 3, 1, false},
-		{0, 0, 1, true},
-		{0, 0, 2, false}, // it is bound again by another owner
-	} {
-		c.submit(incr(2, 0, classM2MF)...)
-		c.drained()
-		away(step.as, 3) // kept for owner 1, whichever owner its block has now
-		for n := range step.others + step.mine {
-			inst := r.alloc(gf100.InstanceSize)
-			b := make([]byte, gf100.InstanceSize)
-			own(2, 0)(b)
-			if n >= step.others {
-				own(1, 3)(b)
-			}
-			r.vramWrite(inst, b)
-			r.wr(0x3000+2*8, 0xc0000000|uint32(inst>>12))
-			r.wr(0x3000+2*8, 0)
-		}
-		back()
-		c.submit(incr(2, 0x238, 0)...)
-		if step.kept {
-			c.drained()
-			require.Zero(t, r.rd(0x25a0), "%d", i)
-			continue
-		}
-		r.pbdmaError(gf100.PBDMAIntrEmptySubch, 2, 0x238, 0)
-		r.answer()
-		c.drained()
-	}
-}
-
-// A driver that restores its memory after a reset finds its channels as they were, and the class
-// state of new ones. States are bounded over many resets. The next host finds none.
-func TestContextsOutliveResets(t *testing.T) {
-	r := newRig(t, soft.Config{})
-	golden := func(method, v uint32) {
-		r.wr(0x40448c, v)
-		r.wr(0x404488, 1<<31|method<<14|classM2MF)
-	}
-	area := r.bar1()
-	inline := func(id, v uint32) { // to where new channels write
-		c := r.newChannel(id, area)
-		r.runlist(1, id)
-		c.submit(cat(incr(2, 0, classM2MF), incr(2, 0x31c, 4, 1), incr(2, 0x300, 0x111), nonIncr(2, 0x304, v))...)
-	}
-	wake := func(c *testChannel, resets func()) {
-		c.disable()
-		c.kick()
-		window, saved := r.rd(0x1704), r.vramRead(0, int(r.next))
-		resets()
-		r.start()
-		r.vramWrite(0, saved)
-		r.wr(0x1704, window)
-		c.bind()
-		c.enable()
-		r.runlist(1)
-	}
-	reset := func() { require.NoError(t, r.card.Reset()) }
-	golden(0x23c, vaRAM) // OFFSET_OUT
-	c, other := r.newChannel(1, area), r.alloc(gf100.InstanceSize)
-	r.runlist(1)
-	for range 3 {
-		for id := range uint32(gf100.Channels - 2) {
-			r.wr(0x3000+(id+2)*8, 0xc0000000|uint32(other>>12))
-		}
-		c.submit(incr(2, 0, classM2MF)...)
-		c.drained()
-		wake(c, reset)
-		c.submit(incr(2, 0x238, 0)...)
-		c.drained()
-		require.Less(t, r.card.SavedContexts(), gf100.Channels)
-	}
-	inline(2, 0x11223344)
-	r.eventually("class state", func() bool { return r.host.load(0) == 0x11223344 })
-	for _, bound := range []bool{true, false} {
-		c.submit(incr(2, 0, classM2MF)...)
-		c.drained()
-		wake(c, func() {
-			if !bound {
-				c.unbind()
-			}
-			r.card.DetachHost()
-			r.card.AttachHost(r.host)
-			reset()
-			require.Zero(t, r.card.SavedContexts())
-		})
-		c.submit(incr(2, 0x238, 0)...)
-		r.pbdmaError(gf100.PBDMAIntrEmptySubch, 2, 0x238, 0)
-	}
-	golden(0x23c, vaRAM)
-	wake(c, reset)
-	golden(0x31c, 1) // of another driver
-	inline(3, 1)
-	r.eventually("fault", func() bool { return r.rd(0x259c) != 0 })
-}
-
-// Instance blocks that a driver cannot mean.
-func TestBindNonsense(t *testing.T) {
-	r, c := newChannelRig(t, soft.Config{})
-	for _, inst := range []uint32{0xfffffff, 64 << 20 >> 12, 0} {
-		r.wr(0x3000+2*8, 0xc0000000|inst)
-		r.wr(0x3004+2*8, 1)
-		r.runlist(1, 2)
-		r.write32(soft.BAR1, 2*gf100.USERDSize+gf100.USERDGPPut, 1)
-		c.alive()
-	}
-	// The last page of VRAM is a good place for one. Its USERD is not in VRAM.
-	last := uint64(64<<20 - 4096)
-	b := r.vramRead(c.inst, 4096)
-	gf100.InstUSERDHi.Put(b, 0xff)
-	r.vramWrite(last, b)
-	r.wr(0x3000+2*8, 0xc0000000|uint32(last>>12))
-	r.eventually("fault", func() bool { return r.rd(0x259c) == 1<<7 })
-	require.Equal(t, uint32(last>>12), r.rd(0x2870))
-	c.alive()
-}
-
 // A doorbell is any write of a byte of GP_PUT, where 002254 says that the poll area lies.
 func TestDoorbells(t *testing.T) {
 	r, c := newChannelRig(t, soft.Config{})
@@ -236,4 +90,91 @@ func TestDoorbells(t *testing.T) {
 	}
 	r.wr(0x2254, 0x10000000)
 	c.alive()
+}
+
+// The saved channels of one owner displace only the oldest of the same owner. An owner
+// cannot name another's.
+func TestContextsByOwner(t *testing.T) {
+	r, c := newChannelRig(t, soft.Config{})
+	own := func(owner uint32) func(b []byte) {
+		return func(b []byte) {
+			gf100.InstOwner.Put(b, owner)
+			gf100.InstKeep.Put(b, 3)
+		}
+	}
+	c.ramfc(own(1))
+	c.unbind()
+	c.bind()
+	for _, step := range []struct {
+		others uint32 // owner of channels that are bound and unbound in between
+		n      int    // how many
+		as     uint32
+		kept   bool
+	}{{2, 5, 1, true}, {1, 2, 1, true}, {1, 3, 1, false}, {1, 0, 2, false}} {
+		c.submit(incr(2, 0, classM2MF)...)
+		c.drained()
+		c.disable()
+		c.kick()
+		c.unbind()
+		c.ramfc(own(step.as))
+		for range step.n {
+			inst := r.alloc(gf100.InstanceSize)
+			b := make([]byte, gf100.InstanceSize)
+			own(step.others)(b)
+			r.vramWrite(inst, b)
+			r.wr(0x3000+2*8, 0xc0000000|uint32(inst>>12))
+			r.wr(0x3000+2*8, 0)
+		}
+		c.bind()
+		c.enable()
+		c.submit(incr(2, 0x238, 0)...)
+		if !step.kept {
+			r.pbdmaError(gf100.PBDMAIntrEmptySubch, 2, 0x238, 0)
+		}
+		c.drained()
+		require.Zero(t, r.rd(0x25a0), "%+v", step)
+	}
+}
+
+// An instance block that is not in VRAM binds no channel.
+func TestBindNonsense(t *testing.T) {
+	r, c := newChannelRig(t, soft.Config{})
+	for _, inst := range []uint32{0xfffffff, 64 << 20 >> 12} {
+		r.wr(0x3000+2*8, 0xc0000000|inst)
+		r.wr(0x3004+2*8, 1)
+		r.runlist(1, 2)
+		unbound := r.card.Stats().UnboundDoorbells.Load()
+		r.write32(soft.BAR1, 2*gf100.USERDSize+gf100.USERDGPPut, 1)
+		require.Equal(t, unbound+1, r.card.Stats().UnboundDoorbells.Load())
+		c.alive()
+	}
+}
+
+// New channels begin with the class state that the driver made, also after a reset, until a driver
+// makes another.
+func TestGoldenState(t *testing.T) {
+	r := newRig(t, soft.Config{})
+	golden := func(method, v uint32) {
+		r.wr(0x40448c, v)
+		r.wr(0x404488, 1<<31|method<<14|classM2MF)
+	}
+	inline := func(v uint32) { // to where new channels write
+		c := r.newChannel(1, r.bar1())
+		r.runlist(1)
+		c.submit(cat(incr(2, 0, classM2MF), incr(2, 0x31c, 4, 1), incr(2, 0x300, 0x111), nonIncr(2, 0x304, v))...)
+	}
+	reset := func() {
+		require.NoError(t, r.card.Reset())
+		r.next = 1 << 20
+		r.start()
+	}
+	golden(0x23c, vaRAM) // OFFSET_OUT
+	for v := range uint32(2) {
+		inline(v + 7)
+		r.eventually("class state", func() bool { return r.host.load(0) == v+7 })
+		reset()
+	}
+	golden(0x31c, 1)
+	inline(1)
+	r.eventually("fault", func() bool { return r.rd(0x259c) != 0 })
 }

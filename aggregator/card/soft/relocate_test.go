@@ -7,7 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -15,7 +14,6 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
-	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
 // memoryFile is shared memory that pages can live in.
@@ -179,61 +177,4 @@ func TestSameVRAMWhilePagesMove(t *testing.T) {
 		require.True(t, c.SameVRAM(at, zeros))
 	}
 	movers.Wait()
-}
-
-func TestRelocateRefusesPartsOfPages(t *testing.T) {
-	c := newCard(t)
-	f, _ := memoryFile(t, 1<<12)
-	for _, m := range []card.Relocation{
-		{Addr: 64 << 20, Size: 1 << 12, To: f},
-		{Addr: 64<<20 - 1<<12, Size: 2 << 12, To: f},
-		{Addr: 12, Size: 1 << 12, To: f},
-		{Size: 12, To: f},
-		{Size: 1 << 12, To: f, Off: 12},
-	} {
-		done, err := c.Relocate(m)
-		require.Error(t, err, "%+v", m)
-		require.Zero(t, done)
-	}
-}
-
-// TestQuiesce: a quiesced channel touches no memory, and others do.
-func TestQuiesce(t *testing.T) {
-	var quiesced, broken atomic.Bool
-	var others atomic.Int64
-	const id, other = 1, 2
-	r, cs := newChannelsOf(t, 2, soft.Config{Watch: func(ch uint8, _ shadowpt.Target, _ uint64, _ int, _ bool) {
-		switch {
-		case !quiesced.Load():
-		case ch == id:
-			broken.Store(true)
-		default:
-			others.Add(1)
-		}
-	}})
-	for _, c := range cs {
-		c.submit(incr(2, 0, classM2MF)...)
-		c.drained()
-	}
-	for range 50 {
-		for _, c := range cs {
-			for range 8 {
-				c.words(copyM2MF(vaRAM, vaData, 4096)...)
-			}
-			c.doorbell()
-		}
-		r.card.QuiesceChannels([]uint8{id}, func() {
-			quiesced.Store(true)
-			begin := others.Load()
-			for end := time.Now().Add(2 * time.Millisecond); time.Now().Before(end) && others.Load() == begin; {
-				time.Sleep(tick)
-			}
-			quiesced.Store(false)
-		})
-		for _, c := range cs {
-			c.drained()
-		}
-	}
-	require.False(t, broken.Load(), "a quiesced channel touched memory")
-	require.NotZero(t, others.Load(), "no other channel touched memory")
 }

@@ -232,9 +232,5 @@ func copyM2MF(dst, src, n uint32) []uint32 {
 
 // copyCE is the same on a copy engine.
 func copyCE(subch, dst, src, n uint32) []uint32 {
-	return linesCE(subch, dst, src, n, 1)
-}
-
-func linesCE(subch, dst, src, n, lines uint32) []uint32 {
-	return cat(incr(subch, 0x30c, 0, src, 0, dst, n, n, n, lines), incr(subch, 0x300, 1<<4|1<<8))
+	return cat(incr(subch, 0x30c, 0, src, 0, dst, n, n, n, 1), incr(subch, 0x300, 1<<4|1<<8))
 }

@@ -1,8 +1,7 @@
 package soft_test
 
 import (
-	"bytes"
-	"math/rand/v2"
+	"encoding/binary"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -242,22 +241,9 @@ func TestMemoryHasAnOwner(t *testing.T) {
 	r.eventually("fault", func() bool { return r.rd(0x259c) == 1<<slotHost })
 }
 
-// copies is a program that copies a word in each thread, endless one that reads words for ever,
-// of more pages than the executor remembers: virtual time passes with accesses.
-const (
-	copies = `
-	mov b32 $r0 $ctaidx
-	shl b32 $r0 $r0 clamp 0x5
-	mov b32 $r1 $tidx
-	add b32 $r0 $r0 $r1
-	shl b32 $r0 $r0 clamp 0x2
-	mov b32 $r3 0x0
-	add b32 $r2 $r0 0x400000
-	ld b32 $r4 ca g[$r2d]
-	add b32 $r2 $r0 0x100000
-	st b32 wb g[$r2d] $r4
-	exit`
-	endless = `
+// endless is a program that reads words for ever, of more pages than the executor remembers: virtual
+// time passes with accesses.
+const endless = `
 	mov b32 $r1 0x0
 	mov b32 $r3 0x0
 again:
@@ -266,7 +252,6 @@ again:
 	add b32 $r2 $r1 0x400000
 	ld b32 $r4 ca g[$r2d]
 	bra again`
-)
 
 // launch places a program behind a channel's pushbuffer, and returns the words that launch it in
 // blocks of 32 threads.
@@ -328,83 +313,31 @@ func TestShortRequestBesideLongOnes(t *testing.T) {
 	}
 }
 
-// A request is preempted in the middle. It goes on with the right bytes when its channel is enabled
-// again, or bound again, while others use the engine.
-func TestPreemptInMidRequest(t *testing.T) {
-	pattern := make([]byte, 1<<20)
-	rand.NewChaCha8([32]byte{7}).Read(pattern)
-	for _, tc := range []struct {
-		name  string
-		words []uint32
-		n     int
-	}{
-		{"flat", cat(incr(2, 0, classM2MF), copyM2MF(vaData, vaRAM, 1<<20)), 1 << 20},
-		{"rows", rows(vaData, vaRAM, 100, 99, 1000, 1), 99},
-		{"copy engine", cat(incr(4, 0, classCE0), linesCE(4, vaData, vaRAM, 128, 8191)), 128 * 8191},
-		{"program", nil, 1 << 20},
-	} {
-		for _, rebind := range []bool{false, true} {
-			t.Run(tc.name, func(t *testing.T) {
-				var accesses atomic.Uint64
-				var armed atomic.Bool
-				in, out := make(chan bool), make(chan bool)
-				v := &virtual{each: func(channel uint8, _ shadowpt.Target, _ uint64, _ bool) {
-					if channel == 1 && accesses.Add(1)%100 == 0 && armed.Swap(false) {
-						in <- true
-						<-out
-					}
-				}}
-				r, cs := newChannelsOf(t, 2, v.config())
-				copy(r.host.ram, pattern)
-				c, neighbour := cs[0], cs[1]
-				for page := range uint64(1 << 8) { // no two pages lie together, so that a copy looks up each
-					c.space.mapVRAM(vaData+page*0x1000, c.data+(page^1)*0x1000, 0x1000)
-				}
-				words := tc.words
-				if words == nil {
-					words = c.launch(copies, uint32(tc.n/4/32))
-				}
-				armed.Store(true)
-				c.submit(cat(words, release(0, 1))...)
-				preempted, ended := uint32(0), uint64(1)
-				for end := time.Now().Add(patience); c.semaphore(0) != 1; {
-					require.True(t, time.Now().Before(end), "it does not go on")
-					select {
-					case <-in:
-					case <-time.After(tick):
-						continue
-					}
-					c.disable()
-					out <- true
-					c.kick()
-					u, stopped := r.card.Use(1), accesses.Load()
-					if require.False(t, u.Running); u.Underway {
-						preempted++
-					}
-					neighbour.alive()
-					neighbour.submit(cat(rows(vaRAM+0x300000, vaData, 0, 64, 4, 1), release(0, preempted))...)
-					neighbour.waitSemaphore(0, preempted)
-					require.Equal(t, stopped, accesses.Load())
-					require.Equal(t, u.Busy, r.card.Use(1).Busy)
-					if rebind {
-						if !u.Underway {
-							ended = 0 // for the channel that is bound now
-						}
-						c.unbind()
-						c.bind()
-					}
-					armed.Store(preempted < 10)
-					c.enable()
-				}
-				require.NotZero(t, preempted)
-				got := make([]byte, 0, 1<<20)
-				for page := range uint64(1 << 8) {
-					got = append(got, r.vramRead(c.data+(page^1)*0x1000, 0x1000)...)
-				}
-				require.True(t, bytes.Equal(pattern[:tc.n], got[:tc.n]))
-				r.eventually("idle", func() bool { return r.card.Use(1).Idle })
-				require.Equal(t, ended, r.card.Use(1).Ended)
-			})
-		}
-	}
+// patient is a program that waits for a word of memory, and counts its threads before and after.
+const patient = `
+	mov b32 $r2 0x400000
+	mov b32 $r3 0x0
+	mov b32 $r4 0x1
+	red add u32 g[$r2d+0x4] $r4
+again:
+	ld b32 $r5 cg g[$r2d]
+	set $p0 0x1 eq u32 $r5 0x0
+	$p0 bra again
+	red add u32 g[$r2d+0x8] $r4
+	exit`
+
+// A program goes on where it was when its channel is bound again.
+func TestRebindInMidProgram(t *testing.T) {
+	r, c := newChannelRig(t, soft.Config{})
+	c.submit(cat(c.launch(patient, 1), release(0, 1))...)
+	r.eventually("it has begun", func() bool { return r.host.load(4) == 32 })
+	c.disable()
+	c.kick()
+	require.True(t, r.card.Use(1).Underway)
+	c.unbind()
+	c.bind()
+	binary.LittleEndian.PutUint32(r.host.ram, 1)
+	c.enable()
+	c.waitSemaphore(0, 1)
+	require.Equal(t, []uint32{32, 32}, []uint32{r.host.load(4), r.host.load(8)})
 }

@@ -69,7 +69,7 @@ func blit(g *GR, env *Env, c call) Outcome {
 	if g.skipped(c.class) {
 		return Done
 	}
-	v := &g.Values[c.class.index]
+	v := &g.Values[c.class.place]
 	fixed := func(i int) int64 { return int64(uint64(v[blitSteps+i+1])<<32 | uint64(v[blitSteps+i])) }
 	d, s := v[blitDst:], v[blitSrc:]
 	from, to := &colorFormats[uint8(s[0])], &colorFormats[uint8(d[0])]
@@ -93,8 +93,9 @@ func blit(g *GR, env *Env, c call) Outcome {
 	b.U, b.V = b.U+int64(box.x0-x0)*b.DX, b.V+int64(box.y0-y0)*b.DY
 	b.Dst.X, b.Dst.Y = box.x0*uint64(to.bytes), box.y0
 	b.Width, b.Height = box.x1-box.x0, box.y1-box.y0
-	env.launched(c.class.stat)
-	g.Op = Op{Kind: OpBlit, Class: c.class.ID, Stat: uint8(c.class.stat), Blit: b}
+	env.launched(c.class.place)
+	g.Op = c.class.op(OpBlit)
+	g.Op.Blit = b
 	return g.work(env)
 }
 

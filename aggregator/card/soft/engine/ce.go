@@ -21,8 +21,6 @@ type CE struct {
 	Refusal Refusal
 }
 
-var class90b5 = newClass(0x90b5, 0, stat90b5, methods90b5, nil)
-
 // ceEffects has the effects of methods beyond storing their data.
 var ceEffects = map[string]func(c *CE, env *Env, data uint32) Outcome{
 	"EXEC":          (*CE).exec,
@@ -33,7 +31,7 @@ var ceEffects = map[string]func(c *CE, env *Env, data uint32) Outcome{
 // ceActs is ceEffects by method / 4.
 var ceActs = func() (acts [ceSlots]func(*CE, *Env, uint32) Outcome) {
 	for name, act := range ceEffects {
-		acts[class90b5.named(name).Offset/4] = act
+		acts[classes[place90b5].named(name).Offset/4] = act
 	}
 	return acts
 }()
@@ -74,8 +72,8 @@ func (c *CE) Method(env *Env, method, data uint32) Outcome {
 	if c.Op.Kind != OpNone {
 		return Busy
 	}
-	st := &env.Stats.class[c.stat()]
-	if _, reason := class90b5.check(method, data); reason != 0 {
+	st := &env.Stats.class[c.class().place]
+	if _, reason := c.class().check(method, data); reason != 0 {
 		c.Refusal = Refusal{c.Class, reason, method, data}
 		st.Illegal.Add(1)
 		return Illegal
@@ -107,33 +105,25 @@ func (c *CE) Idle() bool { return c.Op.Kind == OpNone }
 // Abort drops the remaining work.
 func (c *CE) Abort() { c.Op = Op{} }
 
-// State is the last data written to a method.
-func (c *CE) State(method uint32) uint32 {
-	if method/4 >= ceSlots {
-		return 0
+func (c *CE) class() *Class {
+	if c.Class == classes[place90b8].ID {
+		return classes[place90b8]
 	}
-	return c.Values[method/4]
-}
-
-func (c *CE) stat() int {
-	if c.Class == 0x90b8 {
-		return stat90b8
-	}
-	return stat90b5
+	return classes[place90b5]
 }
 
 // flush: there is no cache to flush and no monitor to trigger; it is counted.
 func (c *CE) flush(env *Env, _ uint32) Outcome {
-	env.Stats.class[c.stat()].Flushes.Add(1)
+	env.Stats.class[c.class().place].Flushes.Add(1)
 	return Done
 }
 
 // exec starts a copy. The query is written after it: the counter, and unless it is short
 // also {0, time} after it, which is written first.
 func (c *CE) exec(env *Env, data uint32) Outcome {
-	env.launched(c.stat())
+	env.launched(c.class().place)
 	v := &c.Values
-	c.Op = Op{Kind: OpCopy, Class: c.Class, Stat: uint8(c.stat())}
+	c.Op = c.class().op(OpCopy)
 	cp := &c.Op.Copy
 	srcCPP, dstCPP := uint32(1), uint32(1)
 	if data&execFormat != 0 {
@@ -144,11 +134,7 @@ func (c *CE) exec(env *Env, data uint32) Outcome {
 	cp.Dst = ceDst.surface(v, dstCPP, data&execDstLinear != 0)
 	cp.Length, cp.Lines = uint64(v[ceXCnt]), uint64(v[ceYCnt])
 	if data&execQuery != 0 {
-		words := uint8(4)
-		if data&execQueryShort != 0 {
-			words = 1
-		}
-		c.Op.Release = newRelease(address(v[ceQueryHigh], v[ceQueryLow]), words, v[ceCounter], 0)
+		c.Op.Release = newRelease(address(v[ceQueryHigh], v[ceQueryLow]), data&execQueryShort != 0, v[ceCounter])
 		// The microcode adds 4 to the low half without a carry.
 		c.Op.Release.Tail = address(v[ceQueryHigh], v[ceQueryLow]+4)
 	}

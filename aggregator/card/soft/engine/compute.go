@@ -20,7 +20,7 @@ type Compute struct {
 
 // bindConstants binds the selected constant buffer.
 func bindConstants(g *GR, _ *Env, c call) Outcome {
-	v := &g.Values[c.class.index]
+	v := &g.Values[c.class.place]
 	g.Compute.Constants[c.data>>8&0x1f] = sm.Constants{
 		Range: sm.Range{Address: address(v[constUpper], v[constLower]), Size: uint64(v[constSize])},
 		Bound: c.data&1 != 0,
@@ -136,16 +136,14 @@ func launch(g *GR, env *Env, c call) Outcome {
 	if g.skipped(c.class) {
 		return Done
 	}
-	v := &g.Values[c.class.index]
+	v := &g.Values[c.class.place]
 	l := &g.Compute.Launch
 	*l = g.newLaunch(v, c.data)
 	if why := launchRefusal(l, v[cpThreads]); why != 0 {
-		g.Refusal = Refusal{c.class.ID, why, c.method, c.data}
-		env.Stats.class[c.class.stat].Illegal.Add(1)
-		return Illegal
+		return g.refuse(env, c.class.place, Refusal{c.class.ID, why, c.method, c.data})
 	}
 	if v[cpMapping] != 0 && !g.Compute.mapsToItself() {
-		return g.refuseProgram(env, c.class.ID, c.class.stat, errGlobalMap)
+		return g.refuseProgram(env, c.class.ID, c.class.place, errGlobalMap)
 	}
 	if env.Launched != nil {
 		env.Launched(l)

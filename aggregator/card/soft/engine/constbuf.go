@@ -14,50 +14,42 @@ const (
 	renderControl = 0x30c / 4
 )
 
-func loadConstant(g *GR, env *Env, c call) Outcome {
-	var word [4]byte
-	binary.LittleEndian.PutUint32(word[:], c.data)
-	_, o := loadConstants(g, env, c.class, word[:])
-	return o
-}
-
 // loadConstants writes words, at least one, to the selected constant buffer and
 // moves the offset on. Words that do not lie inside the buffer's size are
 // dropped and counted.
-func loadConstants(g *GR, env *Env, c *class, data []byte) (int, Outcome) {
-	v := &g.Values[c.index]
-	st := &env.Stats.class[c.stat]
+func loadConstants(g *GR, env *Env, c *Class, data []byte) (int, Outcome) {
+	v := &g.Values[c.place]
+	st := &env.Stats.class[c.place]
 	size, offset := uint64(v[constSize]), uint64(v[constOffset])
-	n := min(len(data), env.words())
-	if v[renderControl]&1 != 0 && g.skipped(c) {
-		v[constOffset] += uint32(n)
-		return n, Done
-	}
+	n, o := min(len(data), env.words()), Done
 	fit := 0
 	if offset < size {
 		fit = int(min(uint64(n), (size-offset)&^3))
 	}
-	if fit == 0 {
+	switch {
+	case v[renderControl]&1 != 0 && g.skipped(c):
+	case fit == 0:
 		st.Dropped.Add(uint64(n / 4))
-		v[constOffset] += uint32(n)
-		return n, Done
+	default:
+		n, o = g.storeConstants(env, c, address(v[constUpper], v[constLower])+offset, data[:fit])
+		st.InlineWords.Add(uint64(n / 4))
 	}
-	n = fit
-	va := address(v[constUpper], v[constLower]) + offset
-	for done := 0; done < n; {
-		mem, fault := env.fetch(va+uint64(done), uint64(n-done), true)
-		if fault != nil {
-			n = done&^3 + 4
-			g.Op = Op{Kind: OpConstant, Class: c.ID, Stat: uint8(c.stat)}
-			g.Op.Release = newRelease(va+uint64(n-4), 1, binary.LittleEndian.Uint32(data[n-4:]), 0)
-			g.Op.Release.HeadPos = uint8(done & 3)
-			st.InlineWords.Add(uint64(n / 4))
-			v[constOffset] += uint32(n)
-			return n, g.faulted(env, fault)
-		}
-		done += copy(mem, data[done:n])
-	}
-	st.InlineWords.Add(uint64(n / 4))
 	v[constOffset] += uint32(n)
-	return n, Done
+	return n, o
+}
+
+// storeConstants writes words, and reports how many bytes it took. A word that faults is among them.
+func (g *GR) storeConstants(env *Env, c *Class, va uint64, data []byte) (int, Outcome) {
+	for done := 0; done < len(data); {
+		mem, fault := env.fetch(va+uint64(done), uint64(len(data)-done), true)
+		if fault != nil {
+			word := done &^ 3
+			g.Op = c.op(OpConstant)
+			g.Op.Release = newRelease(va+uint64(word), true, binary.LittleEndian.Uint32(data[word:]))
+			g.Op.Release.HeadPos = uint8(done & 3)
+			return word + 4, g.faulted(env, fault)
+		}
+		done += copy(mem, data[done:])
+	}
+	return len(data), Done
 }

@@ -44,13 +44,13 @@ func m2mfLaunch(c *copyCase) uint32 {
 }
 
 // checkM2MF runs a copy and holds everything it did against the twin.
-func checkM2MF(t require.TestingT, g grEngine, c copyCase) {
+func checkM2MF(t require.TestingT, g *GR, c copyCase) {
 	want := m2mfModel(&c)
 	r := newRig(t, &c, want)
 	for _, w := range m2mfWrites(&c) {
 		require.Equal(t, Done, g.Method(r.env, 0x9039, w[0], w[1]))
 	}
-	r.finish(g.Method(r.env, 0x9039, 0x300, m2mfLaunch(&c)), g.Step, faultOf(g))
+	r.finish(g.Method(r.env, 0x9039, 0x300, m2mfLaunch(&c)), g.Step, &g.Fault)
 	if c.Inline != nil {
 		r.upload(g, &c)
 	}
@@ -69,19 +69,19 @@ func checkM2MF(t require.TestingT, g grEngine, c copyCase) {
 }
 
 // upload delivers inline data, some of it word by word, some in runs.
-func (r *rig) upload(g grEngine, c *copyCase) {
+func (r *rig) upload(g *GR, c *copyCase) {
 	data := append([]byte(nil), c.Inline...)
 	for len(data)%4 != 0 {
 		data = append(data, 0xee)
 	}
 	for k := 0; len(data) > 0; k++ {
 		if n := len(data); k%3 == 0 {
-			r.finish(g.Method(r.env, 0x9039, 0x304, binary.LittleEndian.Uint32(data)), g.Step, faultOf(g))
+			r.finish(g.Method(r.env, 0x9039, 0x304, binary.LittleEndian.Uint32(data)), g.Step, &g.Fault)
 			data = data[4:]
 		} else {
 			taken, o := g.Inline(r.env, 0x9039, 0x304, data[:min(n, k*52)])
 			require.NotZero(r.t, taken)
-			r.finish(o, g.Step, faultOf(g))
+			r.finish(o, g.Step, &g.Fault)
 			data = data[taken:]
 		}
 	}
@@ -118,14 +118,14 @@ func ceWrites(c *copyCase) (writes, uint32) {
 	return list, exec
 }
 
-func checkCE(t require.TestingT, e ceEngine, c copyCase) {
+func checkCE(t require.TestingT, e *CE, c copyCase) {
 	want := ceModel(&c)
 	r := newRig(t, &c, want)
 	list, exec := ceWrites(&c)
 	for _, w := range list {
 		require.Equal(t, Done, e.Method(r.env, w[0], w[1]))
 	}
-	r.finish(e.Method(r.env, 0x300, exec), e.Step, faultOf(e))
+	r.finish(e.Method(r.env, 0x300, exec), e.Step, &e.Fault)
 	r.compare()
 	st := r.env.Stats.Class(0x90b5)
 	require.EqualValues(t, want.bytes, st.Bytes.Load())

@@ -59,4 +59,4 @@
 // goroutines, and allocates nothing in Method, Inline or Step but for programs.
 package engine
 
-//go:generate go run ../../../../tools/classgen/main.go $OPEN_GPU_DOC_CLASSES .
+//go:generate go run ../../../../tools/classgen/main.go $OPEN_GPU_DOC_CLASSES classes

@@ -75,6 +75,8 @@ type Env struct {
 	Work *Work
 	// Budget is the most bytes this call moves; 0 means Budget.
 	Budget int
+
+	word [4]byte // of a method that takes runs of words
 	// Meter bounds the calls of one step. Mem charges its look-ups.
 	Meter
 }

@@ -87,7 +87,7 @@ func clearSurface(g *GR, env *Env, c call) Outcome {
 	if g.skipped(c.class) {
 		return Done
 	}
-	v := &g.Values[c.class.index]
+	v := &g.Values[c.class.place]
 	target := v[clearSelect] >> (4 + 3*(c.data>>6&7)) & 7
 	t := v[clearTargets+target*clearTargetStride:]
 	format := &colorFormats[uint8(t[4])]
@@ -110,8 +110,9 @@ func clearSurface(g *GR, env *Env, c call) Outcome {
 	f.Dst = targetSurface(t, uint64(t[8])+uint64(c.data>>10&0xffff), uint64(f.Bytes))
 	f.Dst.X, f.Dst.Y = box.x0*uint64(f.Bytes), box.y0
 	f.Width, f.Height = box.x1-box.x0, box.y1-box.y0
-	env.launched(c.class.stat)
-	g.Op = Op{Kind: OpFill, Class: c.class.ID, Stat: uint8(c.class.stat), Fill: f}
+	env.launched(c.class.place)
+	g.Op = c.class.op(OpFill)
+	g.Op.Fill = f
 	return g.work(env)
 }
 

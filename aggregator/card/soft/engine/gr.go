@@ -41,7 +41,7 @@ func (g *GR) Method(env *Env, class uint16, method, data uint32) Outcome {
 		return Busy
 	}
 	if g.Macro.Active && !isMacroData(method) {
-		return g.macroError(env, class, int(g.Macro.Stat), method, data) // it waits for a parameter
+		return g.macroError(env, class, int(g.Macro.Place), method, data) // it waits for a parameter
 	}
 	if o := g.execute(env, class, method, data); o != Done {
 		return o
@@ -51,46 +51,33 @@ func (g *GR) Method(env *Env, class uint16, method, data uint32) Outcome {
 
 // execute carries out a method of a channel or of a macro.
 func (g *GR) execute(env *Env, class uint16, method, data uint32) Outcome {
-	c, row := g.admit(env, class, method, data)
-	if row == nil {
-		return Illegal
-	}
-	env.Stats.class[c.stat].Methods.Add(1)
-	g.Values[c.index][method/4] = data
-	if row.act == nil {
-		return Done
-	}
-	return row.act(g, env, call{c, row, method, data})
-}
-
-// admit checks a method against its class; the row is nil if it is refused.
-func (g *GR) admit(env *Env, class uint16, method, data uint32) (*class, *Method) {
 	c := grClass(class)
 	if c == nil {
 		g.Refusal = Refusal{class, NoClass, method, data}
-		return nil, nil
+		return Illegal
 	}
 	row, reason := c.check(method, data)
 	if reason != 0 {
-		g.Refusal = Refusal{class, reason, method, data}
-		env.Stats.class[c.stat].Illegal.Add(1)
-		return nil, nil
+		return g.refuse(env, c.place, Refusal{class, reason, method, data})
 	}
-	return c, row
+	env.Stats.class[c.place].Methods.Add(1)
+	g.Values[c.place][method/4] = data
+	switch {
+	case row.act != nil:
+		return row.act(g, env, call{c, row, method, data})
+	case row.bulk != nil:
+		binary.LittleEndian.PutUint32(env.word[:], data)
+		_, o := row.bulk(g, env, c, env.word[:])
+		return o
+	}
+	return Done
 }
 
-// check finds the row of a method and holds the data against it.
-func (c *class) check(method, data uint32) (*Method, Reason) {
-	row := c.lookup(method)
-	switch {
-	case row == nil:
-		return nil, NoMethod
-	case data&^row.Mask != 0:
-		return nil, BadBitfield
-	case row.valid != nil && !row.valid(data):
-		return nil, BadEnum
-	}
-	return row, 0
+// refuse notes why a method is not carried out, and counts it for the class at a place.
+func (g *GR) refuse(env *Env, place int, r Refusal) Outcome {
+	g.Refusal = r
+	env.Stats.class[place].Illegal.Add(1)
+	return Illegal
 }
 
 // Inline carries out a run of writes to one method (a non-increasing packet) whose data lie
@@ -112,8 +99,8 @@ func (g *GR) Inline(env *Env, class uint16, method uint32, data []byte) (int, Ou
 	if c := grClass(class); c != nil && !g.Macro.Active {
 		if row := c.lookup(method); row != nil && row.bulk != nil {
 			n, o := row.bulk(g, env, c, data)
-			env.Stats.class[c.stat].Methods.Add(uint64(n / 4))
-			g.Values[c.index][method/4] = binary.LittleEndian.Uint32(data[n-4:])
+			env.Stats.class[c.place].Methods.Add(uint64(n / 4))
+			g.Values[c.place][method/4] = binary.LittleEndian.Uint32(data[n-4:])
 			return n, o
 		}
 	}
@@ -179,15 +166,6 @@ func (g *GR) Abort() {
 	g.Upload = Upload{}
 }
 
-// State is the last data written to a method of a class.
-func (g *GR) State(class uint16, method uint32) uint32 {
-	c := grClass(class)
-	if c == nil || method/4 >= methodSlots {
-		return 0
-	}
-	return g.Values[c.index][method/4]
-}
-
 // ApplyDefault stores data as the state of a method without carrying it out,
 // as the host does while it builds the golden context. It takes methods that
 // the class does not declare to channels; it reports whether there is such a
@@ -197,6 +175,6 @@ func (g *GR) ApplyDefault(class uint16, method, data uint32) bool {
 	if c == nil || method&3 != 0 || method/4 >= methodSlots {
 		return false
 	}
-	g.Values[c.index][method/4] = data
+	g.Values[c.place][method/4] = data
 	return true
 }

@@ -35,10 +35,10 @@ const (
 // startGrid begins a launch.
 func (g *GR) startGrid(env *Env, c call) Outcome {
 	l := &g.Compute.Launch
-	*env.Grid = Grid{Blocks: uint64(l.Grid[0]) * uint64(l.Grid[1]) * uint64(l.Grid[2]), Class: c.class.ID, Stat: uint8(c.class.stat)}
+	*env.Grid = Grid{Blocks: uint64(l.Grid[0]) * uint64(l.Grid[1]) * uint64(l.Grid[2]), Class: c.class.ID, Stat: uint8(c.class.place)}
 	env.serve().start(env.Grid, l)
-	env.launched(c.class.stat)
-	g.Op = Op{Kind: OpGrid, Class: c.class.ID, Stat: uint8(c.class.stat)}
+	env.launched(c.class.place)
+	g.Op = c.class.op(OpGrid)
 	return g.work(env)
 }
 
@@ -98,10 +98,9 @@ func (g *GR) gridError(env *Env, err error) Outcome {
 
 // refuseProgram refuses the last launch for what its program did, or for what is missing here.
 func (g *GR) refuseProgram(env *Env, class uint16, stat int, err error) Outcome {
-	g.Refusal, g.ProgramError = Refusal{class, BadProgram, 0x368, g.Compute.Launch.Param}, programError(err)
-	env.Stats.class[stat].Illegal.Add(1)
+	g.ProgramError = programError(err)
 	if env.ProgramFault != nil {
 		env.ProgramFault(err)
 	}
-	return Illegal
+	return g.refuse(env, stat, Refusal{class, BadProgram, 0x368, g.Compute.Launch.Param})
 }

@@ -523,18 +523,6 @@ func TestProgramTexture(t *testing.T) {
 	require.EqualValues(t, 0x771005, g.Fault.VA)
 }
 
-// BenchmarkLaunch measures a launch of eight blocks of two warps that end at once.
-func BenchmarkLaunch(b *testing.B) {
-	var g GR
-	m := newTestMemory()
-	env := newEnv(m)
-	g.prepare(b, env, m, "exit")
-	b.ReportAllocs()
-	for b.Loop() {
-		require.Equal(b, Done, g.Method(env, 0x90c0, 0x368, 0))
-	}
-}
-
 // BenchmarkBlocks measures a launch of 64 blocks of eight warps that take some time.
 func BenchmarkBlocks(b *testing.B) {
 	for _, workers := range []int{1, 2, 4} {

@@ -1,7 +1,5 @@
 package engine
 
-import "encoding/binary"
-
 // Upload is an M2MF launch whose source is the pushbuffer. The words of LOAD_INLINE_DATA
 // are one stream of Length*Lines bytes: a line that is no multiple of four bytes long
 // starts within a word. Bytes of the last word beyond the end are ignored.
@@ -83,23 +81,15 @@ func address(upper, lower uint32) uint64 {
 // an upload that has not got all its data; that upload's semaphore is not
 // released.
 func launchDMA(g *GR, env *Env, c call) Outcome {
-	v := &g.Values[c.class.index]
+	v := &g.Values[c.class.place]
 	g.Upload = Upload{}
 	if g.skipped(c.class) {
 		return Done
 	}
-	env.launched(c.class.stat)
-	g.Op = Op{
-		Kind:  OpCopy,
-		Class: c.class.ID,
-		Stat:  uint8(c.class.stat),
-	}
+	env.launched(c.class.place)
+	g.Op = c.class.op(OpCopy)
 	if c.data&launchComplete == launchRelease {
-		words := uint8(4)
-		if c.data&launchOneWord != 0 {
-			words = 1
-		}
-		g.Op.Release = newRelease(address(v[m2mfSemaphoreA], v[m2mfSemaphoreB]), words, v[m2mfSemaphoreC], 0)
+		g.Op.Release = newRelease(address(v[m2mfSemaphoreA], v[m2mfSemaphoreB]), c.data&launchOneWord != 0, v[m2mfSemaphoreC])
 	}
 	if c.data&launchInterrupt != 0 {
 		g.Op.Events = 1 << EventInterrupt
@@ -111,7 +101,7 @@ func launchDMA(g *GR, env *Env, c call) Outcome {
 		return g.work(env)
 	}
 	g.Upload = Upload{Open: true, Dst: dst, Length: length, Lines: lines, Release: g.Op.Release, Events: g.Op.Events}
-	g.Op = Op{Class: c.class.ID, Stat: uint8(c.class.stat)}
+	g.Op = c.class.op(OpNone)
 	if g.Upload.left() == 0 {
 		return g.finishUpload(env)
 	}
@@ -146,17 +136,10 @@ func (u *Upload) write(env *Env, p []byte) (int, *Fault) {
 	}
 }
 
-func loadInline(g *GR, env *Env, c call) Outcome {
-	var word [4]byte
-	binary.LittleEndian.PutUint32(word[:], c.data)
-	_, o := loadInlines(g, env, c.class, word[:])
-	return o
-}
-
 // loadInlines takes words of inline data, at least one. Words that no upload
 // waits for are dropped and counted.
-func loadInlines(g *GR, env *Env, c *class, data []byte) (int, Outcome) {
-	st := &env.Stats.class[c.stat]
+func loadInlines(g *GR, env *Env, c *Class, data []byte) (int, Outcome) {
+	st := &env.Stats.class[c.place]
 	u := &g.Upload
 	if !u.Open {
 		st.Dropped.Add(uint64(len(data) / 4))
@@ -168,13 +151,13 @@ func loadInlines(g *GR, env *Env, c *class, data []byte) (int, Outcome) {
 		n = int(left+3) &^ 3
 	}
 	done, fault := u.write(env, data[:min(uint64(n), left)])
-	env.moved(c.stat, uint64(done))
+	env.moved(c.place, uint64(done))
 	if fault != nil {
 		n = done&^3 + 4
 		u.Pos, u.End = uint8(done&3), uint8(min(4, left-uint64(done&^3)))
 		copy(u.Word[:], data[n-4:n])
 		st.InlineWords.Add(uint64(n / 4))
-		g.Op = Op{Kind: OpUploadWord, Class: c.ID, Stat: uint8(c.stat)}
+		g.Op = c.op(OpUploadWord)
 		return n, g.faulted(env, fault)
 	}
 	if uint64(done) < min(uint64(n), left) {
@@ -182,7 +165,7 @@ func loadInlines(g *GR, env *Env, c *class, data []byte) (int, Outcome) {
 	}
 	st.InlineWords.Add(uint64(n / 4))
 	if u.left() == 0 {
-		g.Op = Op{Class: c.ID, Stat: uint8(c.stat)}
+		g.Op = c.op(OpNone)
 		return n, g.finishUpload(env)
 	}
 	return n, Done

@@ -6,8 +6,7 @@ import "github.com/umbra-gpu/umbra/aggregator/card/soft/engine/mme"
 type Macro struct {
 	mme.Run
 	Class uint16 // whose methods it sends
-	Index uint8  // of the class in GR.Values
-	Stat  uint8  // of the class in Stats
+	Place uint8  // of the class in GR.Values and in Stats
 	// Waiting for a parameter: every other method is refused.
 	Waiting bool
 }
@@ -25,9 +24,9 @@ func isMacroData(method uint32) bool { return method >= macroFirst && method&mac
 // callMacro starts a macro. Method then runs it.
 func callMacro(g *GR, env *Env, c call) Outcome {
 	if g.Macro.Active { // it called another one
-		return g.macroError(env, c.class.ID, c.class.stat, c.method, c.data)
+		return g.macroError(env, c.class.ID, c.class.place, c.method, c.data)
 	}
-	g.Macro = Macro{Class: c.class.ID, Index: uint8(c.class.index), Stat: uint8(c.class.stat)}
+	g.Macro = Macro{Class: c.class.ID, Place: uint8(c.class.place)}
 	g.Macro.Begin(&g.MME, (c.method-macroFirst)/8, c.data)
 	return Done
 }
@@ -35,7 +34,7 @@ func callMacro(g *GR, env *Env, c call) Outcome {
 // macroData passes a parameter on.
 func macroData(g *GR, env *Env, c call) Outcome {
 	if !g.Macro.Waiting || g.Macro.Class != c.class.ID {
-		return g.macroError(env, c.class.ID, c.class.stat, c.method, c.data)
+		return g.macroError(env, c.class.ID, c.class.place, c.method, c.data)
 	}
 	g.Macro.Param, g.Macro.HasParam, g.Macro.Waiting = c.data, true, false
 	return Done
@@ -48,7 +47,7 @@ func (g *GR) runMacro(env *Env) Outcome {
 	if !m.Active || m.Waiting {
 		return Done
 	}
-	shadow := &g.Values[m.Index]
+	shadow := &g.Values[m.Place]
 	for !env.Over() {
 		env.Charge(costInstruction)
 		pc := m.PC
@@ -58,7 +57,7 @@ func (g *GR) runMacro(env *Env) Outcome {
 			m.Waiting = true
 			return Done
 		case mme.Broken:
-			return g.macroError(env, m.Class, int(m.Stat), pc*4, g.MME.Code[pc%mme.CodeWords])
+			return g.macroError(env, m.Class, int(m.Place), pc*4, g.MME.Code[pc%mme.CodeWords])
 		}
 		if sent.Valid {
 			m.Active = true // also for the last method: a call of a macro is refused
@@ -79,9 +78,7 @@ func (g *GR) runMacro(env *Env) Outcome {
 // is its place and the word.
 func (g *GR) macroError(env *Env, class uint16, stat int, method, data uint32) Outcome {
 	g.Macro = Macro{}
-	g.Refusal = Refusal{class, BadMacro, method, data}
-	env.Stats.class[stat].Illegal.Add(1)
-	return Illegal
+	return g.refuse(env, stat, Refusal{class, BadMacro, method, data})
 }
 
 // shadowTrack are the modes in which a macro reads what a method was last given.

@@ -18,11 +18,11 @@ func loadMMEStart(g *GR, env *Env, c call) Outcome {
 // loadMME stores a word at the pointer and advances it. A word beyond the memory is dropped
 // and counted.
 func loadMME(g *GR, env *Env, c call, ram []uint32, pointer int) Outcome {
-	at := &g.Values[c.class.index][pointer]
+	at := &g.Values[c.class.place][pointer]
 	if uint64(*at) < uint64(len(ram)) {
 		ram[*at] = c.data
 	} else {
-		env.Stats.class[c.class.stat].Dropped.Add(1)
+		env.Stats.class[c.class.place].Dropped.Add(1)
 	}
 	*at++
 	return Done

@@ -1,27 +1,12 @@
 package engine
 
 import (
-	"fmt"
-
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 )
 
 // This file is the slow twin: every byte's address straight from the formulas,
 // one byte at a time, in a map. It shares no code with the engines.
-
-// grEngine and ceEngine are what a data test drives: an engine, or one that is
-// written out and read back at every call.
-type grEngine interface {
-	Method(env *Env, class uint16, method, data uint32) Outcome
-	Inline(env *Env, class uint16, method uint32, data []byte) (int, Outcome)
-	Step(env *Env) Outcome
-}
-
-type ceEngine interface {
-	Method(env *Env, method, data uint32) Outcome
-	Step(env *Env) Outcome
-}
 
 // pattern is what memory holds before a test at va.
 func pattern(va uint64) byte { return byte((va*0x9e3779b97f4a7c15 ^ va>>7*0xc2b2ae3d27d4eb4f) >> 40) }
@@ -298,11 +283,10 @@ func (r *rig) mapPattern(page uint64) {
 }
 
 // finish brings an operation to its end and mends each fault on the way.
-func (r *rig) finish(o Outcome, step func(*Env) Outcome, fault func() Fault) {
+func (r *rig) finish(o Outcome, step func(*Env) Outcome, f *Fault) {
 	for n := 0; o == Busy || o == Faulted; n++ {
 		require.Less(r.t, n, 1_000_000, "the operation does not end")
 		if o == Faulted {
-			f := fault()
 			page := f.VA / pageSize
 			pages := r.want.reads
 			if f.Write {
@@ -331,19 +315,5 @@ func (r *rig) compare() {
 				require.Fail(r.t, "memory differs", "at %x: %02x, want %02x", va, got, want)
 			}
 		}
-	}
-}
-
-func faultOf(engine any) func() Fault {
-	return func() Fault {
-		switch e := engine.(type) {
-		case *GR:
-			return e.Fault
-		case *CE:
-			return e.Fault
-		case interface{ fault() Fault }:
-			return e.fault()
-		}
-		panic(fmt.Sprintf("no fault in a %T", engine))
 	}
 }

@@ -17,11 +17,13 @@ type Release struct {
 	Rest             [12]uint8
 }
 
-// newRelease prepares a release of {word0, word1, time} or of word0 alone.
-func newRelease(va uint64, words uint8, word0, word1 uint32) Release {
-	r := Release{Words: words, VA: va, Tail: va + 4}
-	binary.LittleEndian.PutUint32(r.Head[:], word0)
-	binary.LittleEndian.PutUint32(r.Rest[:], word1)
+// newRelease prepares a release of {word, 0, time}, or of the word alone.
+func newRelease(va uint64, alone bool, word uint32) Release {
+	r := Release{Words: 4, VA: va, Tail: va + 4}
+	if alone {
+		r.Words = 1
+	}
+	binary.LittleEndian.PutUint32(r.Head[:], word)
 	return r
 }
 

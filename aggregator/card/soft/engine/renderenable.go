@@ -24,31 +24,31 @@ func validOverride(data uint32) bool     { return data <= overrideNever }
 // renderEnables are the places of SET_RENDER_ENABLE_A and SET_RENDER_ENABLE_OVERRIDE in GR.Values,
 // by class.
 var renderEnables = [grClassCount]struct{ address, override int }{
-	index9039: {m2mfRenderA, m2mfOverride},
-	index902d: {0x264 / 4, 0x2dc / 4},
-	index9097: {0x1550 / 4, 0x1944 / 4},
-	index90c0: {0x1550 / 4, 0x1944 / 4},
+	place9039: {m2mfRenderA, m2mfOverride},
+	place902d: {0x264 / 4, 0x2dc / 4},
+	place9097: {0x1550 / 4, 0x1944 / 4},
+	place90c0: {0x1550 / 4, 0x1944 / 4},
 }
 
 // skipped reports whether launches, clears and blits of a class are switched off.
-func (g *GR) skipped(c *class) bool {
-	switch g.Values[c.index][renderEnables[c.index].override] {
+func (g *GR) skipped(c *Class) bool {
+	switch g.Values[c.place][renderEnables[c.place].override] {
 	case overrideAlways:
 		return false
 	case overrideNever:
 		return true
 	}
-	return g.RenderOff[c.index]
+	return g.RenderOff[c.place]
 }
 
 // setRenderEnable decides whether the launches that follow are carried out.
 // The conditional modes read memory, once, now.
 func setRenderEnable(g *GR, env *Env, c call) Outcome {
-	g.RenderOff[c.class.index] = c.data == renderFalse
+	g.RenderOff[c.class.place] = c.data == renderFalse
 	if c.data <= renderTrue {
 		return Done
 	}
-	g.Op = Op{Kind: OpCondition, Class: c.class.ID, Stat: uint8(c.class.stat)}
+	g.Op = c.class.op(OpCondition)
 	return g.work(env)
 }
 
@@ -56,7 +56,7 @@ func setRenderEnable(g *GR, env *Env, c call) Outcome {
 // report is two words (payload and value) at 0; the one to compare with is at
 // 16. CONDITIONAL asks for two words that are not zero.
 func (g *GR) evaluate(env *Env) *Fault {
-	class := g.Op.Stat // a graphics class has the same place in Stats and in Values
+	class := g.Op.Stat
 	v := g.Values[class][renderEnables[class].address:]
 	va, mode, off := address(v[0], v[1]), v[2], &g.RenderOff[class]
 	var have, with [8]byte

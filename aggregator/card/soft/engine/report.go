@@ -37,27 +37,24 @@ func validRelease(data uint32) bool {
 // reportSemaphore releases, acquires or reports. Nothing is drawn, so every
 // counter that can be reported is zero.
 func reportSemaphore(g *GR, env *Env, c call) Outcome {
-	v := &g.Values[c.class.index]
+	v := &g.Values[c.class.place]
 	va, payload := address(v[reportA], v[reportB]), v[reportC]
-	g.Op = Op{Kind: OpRelease, Class: c.class.ID, Stat: uint8(c.class.stat)}
+	g.Op = c.class.op(OpRelease)
 	if c.data&reportAwaken != 0 {
 		g.Op.Events = 1 << EventAwaken
 	}
-	words := uint8(4)
-	if c.data&reportOneWord != 0 {
-		words = 1
-	}
+	alone := c.data&reportOneWord != 0
 	switch c.data & reportOperation {
 	case reportRelease:
-		g.Op.Release = newRelease(va, words, payload, 0)
+		g.Op.Release = newRelease(va, alone, payload)
 	case reportAcquire:
 		g.Op.Kind, g.Op.AcquireGE = OpAcquire, c.data&reportGE != 0
-		g.Op.Release = newRelease(va, 1, payload, 0)
+		g.Op.Release = newRelease(va, true, payload)
 	case reportOnly:
-		if wideReports>>(c.data>>23&0x1f)&1 != 0 || words == 1 && c.data&reportDword1 != 0 {
+		if wideReports>>(c.data>>23&0x1f)&1 != 0 || alone && c.data&reportDword1 != 0 {
 			payload = 0
 		}
-		g.Op.Release = newRelease(va, words, payload, 0)
+		g.Op.Release = newRelease(va, alone, payload)
 	case reportTrap:
 		g.Op.Events |= 1 << EventTrap
 	}

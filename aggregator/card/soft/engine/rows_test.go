@@ -27,8 +27,8 @@ func TestRows(t *testing.T) {
 	name := regexp.MustCompile(`^[A-Z][A-Z0-9_]*$`)
 	for _, class := range Classes() {
 		declared := map[uint32]*Method{}
-		for i := range class.Methods {
-			r := &class.Methods[i]
+		for i := range class.rows {
+			r := &class.rows[i]
 			require.Regexp(t, name, r.Name)
 			require.NotZero(t, r.Count, r.Name)
 			require.NotZero(t, r.Mask, r.Name)
@@ -77,7 +77,7 @@ func TestRows(t *testing.T) {
 			o := write(data)
 			require.NotEqual(t, Illegal, o, "%s %08x", r.Name, data)
 			require.Equal(t, data, state(), "%s", r.Name)
-			if r.Access == NotRun {
+			if r.counts {
 				require.Equal(t, Done, o)
 			}
 			if r.Name == "LAUNCH" {
@@ -116,33 +116,6 @@ func TestNotExecuted(t *testing.T) {
 		{0x9097, "CLEAR_SURFACE", 2},
 	}, env.Stats.NotExecuted())
 	require.Zero(t, m.calls)
-}
-
-// TestArrays holds the ends of some arrays against envytools' lengths.
-func TestArrays(t *testing.T) {
-	for _, c := range []struct {
-		class uint16
-		at    uint32
-		name  string
-	}{
-		{0x9097, 0x0800 + 7*64, "SET_COLOR_TARGET_A"},
-		{0x9097, 0x0a00 + 15*32, "SET_VIEWPORT_SCALE_X"},
-		{0x9097, 0x2000 + 5*64, "SET_PIPELINE_SHADER"},
-		{0x9097, 0x2410 + 4*32, "BIND_GROUP_CONSTANT_BUFFER"},
-		{0x9097, 0x2700 + 7*32, "SET_SU_LD_ST_TARGET_A"},
-		{0x9097, 0x23cc, "LOAD_CONSTANT_BUFFER"},
-		{0x9097, 0x34 * 0x100, "SET_MME_SHADOW_SCRATCH"},
-		{0x9097, 0x3bf8, "CALL_MME_MACRO"},
-		{0x9097, 0x11dc, "SET_VERTEX_ATTRIBUTE_B"},
-		{0x902d, 0x07f8, "RENDER_SOLID_PRIM_POINT_SET_X"},
-	} {
-		r := grClass(c.class).lookup(c.at)
-		require.NotNil(t, r, "%04x", c.at)
-		require.Equal(t, c.name, r.Name)
-	}
-	require.Nil(t, class9097.lookup(0x0a1c))
-	require.Nil(t, class9097.lookup(0x3c00))
-	require.Nil(t, class9097.lookup(0x23d0))
 }
 
 func TestClasses(t *testing.T) {

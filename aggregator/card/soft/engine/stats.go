@@ -17,24 +17,19 @@ type ClassStats struct {
 	Flushes     atomic.Uint64 // cache flushes and performance-monitor triggers
 }
 
-// statSlots: one per row of Classes.
-const statSlots = 6
-
 // maxNotExecuted bounds the named triggers; building the tables checks it.
 const maxNotExecuted = 64
 
 // Stats counts operations of engines, by class. It may be read at any time.
 type Stats struct {
-	class       [statSlots]ClassStats
+	class       [classCount]ClassStats
 	notExecuted [maxNotExecuted]atomic.Uint64
 }
 
 // Class returns the counters of a class, nil if there is no such class.
 func (s *Stats) Class(id uint16) *ClassStats {
-	for i := range classRows {
-		if classRows[i].ID == id {
-			return &s.class[i]
-		}
+	if c := classOf(id); c != nil {
+		return &s.class[c.place]
 	}
 	return nil
 }
@@ -42,18 +37,17 @@ func (s *Stats) Class(id uint16) *ClassStats {
 // Work counts copies, uploads and programs of one owner of channels, by class. It may be read at
 // any time.
 type Work struct {
-	class [statSlots]struct{ launches, bytes atomic.Uint64 }
+	class [classCount]struct{ launches, bytes atomic.Uint64 }
 }
 
 // Class returns how many copies, uploads and programs of a class were started, and the bytes that
 // the first two wrote.
 func (w *Work) Class(id uint16) (launches, bytes uint64) {
-	for i := range classRows {
-		if classRows[i].ID == id {
-			return w.class[i].launches.Load(), w.class[i].bytes.Load()
-		}
+	c := classOf(id)
+	if c == nil {
+		return 0, 0
 	}
-	return 0, 0
+	return w.class[c.place].launches.Load(), w.class[c.place].bytes.Load()
 }
 
 // NotExecuted is a trigger that was stored but not carried out.

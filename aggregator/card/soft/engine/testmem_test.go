@@ -99,3 +99,20 @@ func finish(o Outcome, step func() Outcome) Outcome {
 	}
 	return o
 }
+
+// State is the last data written to a method of a class.
+func (g *GR) State(class uint16, method uint32) uint32 {
+	c := grClass(class)
+	if c == nil || method/4 >= methodSlots {
+		return 0
+	}
+	return g.Values[c.place][method/4]
+}
+
+// State is the last data written to a method.
+func (c *CE) State(method uint32) uint32 {
+	if method/4 >= ceSlots {
+		return 0
+	}
+	return c.Values[method/4]
+}
