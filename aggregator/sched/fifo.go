@@ -3,19 +3,15 @@ package sched
 // fifo serves the oldest submission first, at each level of the tree.
 type fifo struct{ plain }
 
-func (s fifo) rank(n int32, e int) SortKey { return SortKey{Queue: turns, Key: s.oldest(n, e)} }
+func (s fifo) rank(n int32, e int) rank { return rank{key: s.oldest(n, e)} }
 
 func (s fifo) yields(int32, int32, int) bool { return false }
 
-// oldest is the number of the oldest submission that waits at or below n. For a group it is
-// that of the channel which is next.
+// oldest is the number of the oldest submission that waits at or below a ready node. For a group it
+// is that of the channel which is next.
 func (s fifo) oldest(n int32, e int) int64 {
 	for s.Nodes[n].Kind != Channel {
-		next := s.sides[n].queues[e][turns][0]
-		if !s.isGroup(n) {
-			return next.key
-		}
-		n = next.node
+		n = s.first(n, e)
 	}
 	if ch := &s.Nodes[n].Chan; ch.Hold != Granted {
 		return ch.Seq

@@ -84,7 +84,7 @@ func TestTimeWithoutEntries(t *testing.T) {
 		b.drain()
 		b.s.Stall(b.now, ch, true)
 		charge(5 * ms)
-		require.Zero(t, b.s.Counted().BadEvents+b.s.Counted().BadTimes)
+		require.Zero(t, b.s.Counts.BadEvents+b.s.Counts.BadTimes)
 		require.NoError(t, b.s.Twin())
 	}
 }
@@ -171,7 +171,7 @@ func TestUnderway(t *testing.T) {
 		}
 		require.NotEmpty(t, trace, "%v: it got no turn", p)
 		b.s.Complete(b.now, sched.Done{Channel: second, Entries: 1})
-		require.Zero(t, b.s.Counted().BadEvents)
+		require.Zero(t, b.s.Counts.BadEvents)
 		require.NoError(t, b.s.Twin())
 	}
 }
