@@ -46,7 +46,7 @@ type traits struct {
 // policy is how the children of nodes take turns. The methods up to yields are asked of the
 // parent's rules: channels of one group take turns of one request under every policy but dfq.
 type policy interface {
-	// rank is the position of a ready node among its siblings of the same priority.
+	// rank is the position of a node with work among its siblings of the same priority.
 	rank(n int32, e int) rank
 	// next is the child of p that has the next turn, none if the engine waits.
 	next(p int32, e int) int32
@@ -132,13 +132,14 @@ func (s *Scheduler) first(p int32, e int) int32 { return s.firstBut(none, p, e) 
 func (s *Scheduler) firstBut(but, p int32, e int) int32 {
 	rules, first, best := s.rules(p), none, rank{}
 	for c := s.Nodes[p].First; c != none; c = s.Nodes[c].Next {
-		if c == but || !s.ready(c, e) {
+		if c == but || s.Nodes[c].Lanes[e].Able == 0 {
 			continue
 		}
 		r := rules.rank(c, e)
-		if first == none || cmp.Or(
+		goes := first == none || cmp.Or(
 			cmp.Compare(s.Nodes[first].Config.Priority, s.Nodes[c].Config.Priority),
-			cmp.Compare(r.class, best.class), cmp.Compare(r.key, best.key), cmp.Compare(c, first)) < 0 {
+			cmp.Compare(r.class, best.class), cmp.Compare(r.key, best.key), cmp.Compare(c, first)) < 0
+		if goes && s.ready(c, e) { // last, because it looks below
 			first, best = c, r
 		}
 	}
