@@ -17,7 +17,7 @@ func New(c Config, engines int, now time.Duration) (*Scheduler, error) {
 	if err := c.Check(); err != nil {
 		return nil, err
 	}
-	if err := within("engines", engines, 1, MaxEngines); err != nil {
+	if err := Within("engines", engines, 1, MaxEngines); err != nil {
 		return nil, err
 	}
 	s := &Scheduler{State: State{Config: c, Now: now, Engines: make([]Engine, engines)}}

@@ -113,7 +113,7 @@ func (s *Scheduler) AddChannel(now time.Duration, group ID, engine int) (ID, err
 	if err != nil {
 		return 0, err
 	}
-	if err := within("engine", engine, 0, len(s.Engines)-1); err != nil {
+	if err := Within("engine", engine, 0, len(s.Engines)-1); err != nil {
 		return 0, err
 	}
 	g := s.guestOf(p)
