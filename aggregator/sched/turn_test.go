@@ -128,7 +128,7 @@ func TestOtherEngineThanExpected(t *testing.T) {
 		b := newFixture(t, c)
 		long := b.channel(t, b.node(t, sched.Card, sched.NodeConfig{}), 0)
 		short := b.channel(t, b.node(t, sched.Card, sched.NodeConfig{}), 1)
-		b.submit(long, 1)
+		b.submit(long, 2) // the second waits, and is no reason to pause the first
 		b.drain()
 		work := func() (paused bool) {
 			b.now += ms
