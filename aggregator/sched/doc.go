@@ -35,5 +35,5 @@
 //
 // # State
 //
-// The whole state of the scheduler is in [State], plain data; nothing is derived from it and kept.
+// The whole state of the scheduler is in [State], plain data; nothing is kept beside it.
 package sched

@@ -16,8 +16,6 @@ import (
 )
 
 const (
-	classM2MF = 0x9039 // the engine of all copies here
-
 	srcVA    = 0x1000_0000
 	dstVA    = 0x2000_0000
 	bufSize  = 1 << 20

@@ -25,10 +25,9 @@ type Rig struct {
 	Steps      int // of the simulation
 	MostOnCard int // requests at once, of the graphics engine
 
-	// OnForward and OnAlert are called with the scheduler's decisions, if set. An alert
-	// that is not handled is done: the channel is aborted.
-	OnForward func(now time.Duration, f sched.Forward)
-	OnAlert   func(a sched.Alert) (handled bool)
+	// OnAlert is called with the scheduler's alerts, if set. One that is not handled is done: the
+	// channel is aborted.
+	OnAlert func(a sched.Alert) (handled bool)
 
 	// Late is the time between two looks at the channels that wait for a semaphore. Zero sees every
 	// change at once.
@@ -175,9 +174,6 @@ func (r *Rig) Dispatch() {
 				continue
 			}
 			break
-		}
-		if r.OnForward != nil {
-			r.OnForward(r.Now, f)
 		}
 		l := r.byID[f.Channel]
 		if f.Pause {
