@@ -65,7 +65,7 @@ func (t *Gate) Counts() sched.Counts {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.s.Counted()
+	return t.s.Counts
 }
 
 // RequestLimit returns how long one request of a guest may run; 0 is for ever.

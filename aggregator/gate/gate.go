@@ -245,26 +245,30 @@ func (t *Gate) Enable(ch Channel)  { t.enable(ch, true) }
 func (t *Gate) Disable(ch Channel) { t.enable(ch, false) }
 
 func (t *Gate) enable(ch Channel, on bool) {
-	if t != nil {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		if c := t.find(ch); c != nil {
-			c.Enabled = on
-			t.apply(c)
-			t.meter(c)
-			t.step()
-			return
-		}
+	found := t.with(ch, func(c *gated) {
+		c.Enabled = on
+		t.apply(c)
+		t.meter(c)
+		t.step()
+	})
+	if !found {
+		t.apply(&gated{ch: ch, ChannelState: ChannelState{Enabled: on}})
 	}
-	t.apply(&gated{ch: ch, ChannelState: ChannelState{Enabled: on}})
 }
 
-// find returns a channel with its gate, nil if it has none.
-func (t *Gate) find(ch Channel) *gated {
-	if c := t.chans[ch.Card().ID()]; c != nil && c.ch == ch {
-		return c
+// with calls f, with the lock held, if a channel has a gate. It reports whether it has.
+func (t *Gate) with(ch Channel, f func(c *gated)) bool {
+	if t == nil {
+		return false
 	}
-	return nil
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c := t.chans[ch.Card().ID()]
+	if c == nil || c.ch != ch {
+		return false
+	}
+	f(c)
+	return true
 }
 
 // meter charges the engine time of a channel since the last call.
@@ -344,12 +348,10 @@ func (t *Gate) Submit(ch Channel, put uint32) {
 		ch.Card().Doorbell(put)
 		return
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if c := t.find(ch); c != nil {
+	t.with(ch, func(c *gated) {
 		t.doorbell(c, put)
 		t.step()
-	}
+	})
 }
 
 func (t *Gate) doorbell(c *gated, put uint32) {
@@ -387,12 +389,7 @@ func (t *Gate) accept(now time.Duration, c *gated) {
 }
 
 // Waiting reports whether a channel has entries that the card has not, or that wait there for a turn.
-func (t *Gate) Waiting(ch Channel) bool {
-	if t == nil {
-		return false
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	c := t.find(ch)
-	return c != nil && (c.LastPut != c.Sent || c.Paused)
+func (t *Gate) Waiting(ch Channel) (waits bool) {
+	t.with(ch, func(c *gated) { waits = c.LastPut != c.Sent || c.Paused })
+	return waits
 }

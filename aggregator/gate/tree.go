@@ -131,36 +131,24 @@ func (t *Gate) leave(now time.Duration, g Guest, key GroupKey) {
 
 // Remove takes a channel that is off the card from the tree, after charging its last work.
 func (t *Gate) Remove(ch Channel) {
-	if t == nil {
-		return
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	c := t.find(ch)
-	if c == nil {
-		return
-	}
-	t.meter(c)
-	now := t.now()
-	t.drop(now, c)
-	t.s.Remove(now, c.Node)
-	t.chans[ch.Card().ID()] = nil
-	delete(t.nodes, c.Node)
-	t.leave(now, ch.Guest(), c.Group)
-	t.step()
+	t.with(ch, func(c *gated) {
+		t.meter(c)
+		now := t.now()
+		t.drop(now, c)
+		t.s.Remove(now, c.Node)
+		t.chans[ch.Card().ID()] = nil
+		delete(t.nodes, c.Node)
+		t.leave(now, ch.Guest(), c.Group)
+		t.step()
+	})
 }
 
 // GiveUp marks a channel as ended, or as one that the card does not stop. It gets no more
 // turns, and nothing waits for it.
 func (t *Gate) GiveUp(ch Channel) {
-	if t == nil {
-		return
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if c := t.find(ch); c != nil {
+	t.with(ch, func(c *gated) {
 		c.Over = true
 		t.stall(t.now(), c, true)
 		t.step()
-	}
+	})
 }

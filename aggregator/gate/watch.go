@@ -13,57 +13,27 @@ import (
 func (t *Gate) doAlert() {
 	t.mu.Lock()
 	a, ok := t.s.Alert()
+	c, g := t.nodes[a.Channel], t.owners[a.Guest]
 	t.mu.Unlock()
-	if !ok {
-		return
+	switch {
+	case !ok:
+	case a.Kind == sched.Abort && c != nil:
+		defer fault.Contain(c.ch.Guest(), "the scheduling of its channels")
+		c.ch.Abort(lanes[a.Engine])
+	case a.Kind == sched.Quarantine && g != nil:
+		g.Quarantine("several of its requests did not end")
+	case a.Kind == sched.Reset && c != nil:
+		t.GiveUp(c.ch)
+		c.ch.Guest().Quarantine("the card did not abort a request that does not end")
 	}
-	switch a.Kind {
-	case sched.Abort:
-		if ch := t.channel(a.Channel); ch != nil {
-			contained(ch, func() { ch.Abort(lanes[a.Engine]) })
-		}
-	case sched.Quarantine:
-		if g := t.owner(a.Guest); g != nil {
-			g.Quarantine("several of its requests did not end")
-		}
-	case sched.Reset:
-		if ch := t.channel(a.Channel); ch != nil {
-			t.GiveUp(ch)
-			ch.Guest().Quarantine("the card did not abort a request that does not end")
-		}
-	}
-}
-
-// contained calls f, which does something about a channel.
-func contained(ch Channel, f func()) {
-	defer fault.Contain(ch.Guest(), "the scheduling of its channels")
-	f()
-}
-
-// channel returns the channel of a node, nil if it was removed.
-func (t *Gate) channel(id sched.ID) Channel {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if c := t.nodes[id]; c != nil {
-		return c.ch
-	}
-	return nil
-}
-
-func (t *Gate) owner(id sched.ID) Guest {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.owners[id]
 }
 
 // Aborted notes that a channel was stopped, and is to be forgotten when it has left
 // the card.
 func (t *Gate) Aborted(ch Channel) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if c := t.find(ch); c != nil {
+	t.with(ch, func(c *gated) {
 		c.Aborting = true
 		t.s.Aborting(t.now(), c.Node)
 		t.requestPoll()
-	}
+	})
 }

@@ -32,11 +32,15 @@ func (s *Scheduler) goesAhead(c int32, e int) bool {
 		return false
 	}
 	longest := time.Duration(0)
-	for _, r := range s.loaded[e] {
-		if s.claims(r, c, e) {
+	for n := range s.Nodes {
+		r := int32(n)
+		switch {
+		case !s.keepsBusy(r, e):
+		case s.claims(r, c, e):
 			return false
+		default:
+			longest = max(longest, s.length(r, e))
 		}
-		longest = max(longest, s.length(r, e))
 	}
 	since := s.Engines[e].Progress
 	if s.Now > since+longest+s.Config.Ahead {
@@ -64,7 +68,7 @@ func (s *Scheduler) claims(r, c int32, e int) bool {
 		}
 	}
 	a, b := &s.Nodes[r], &s.Nodes[c]
-	if r == c || a.Block != 0 || a.Lanes[e].Rests || s.sides[r].slots[e].pos != none {
+	if r == c || a.Block != 0 || s.rests(r, e) || s.ready(r, e) {
 		return false
 	}
 	if a.Config.Priority != b.Config.Priority {
@@ -103,18 +107,4 @@ func (s *Scheduler) expect(c int32, e int, d time.Duration) {
 		s.Nodes[m].Lanes[e].Pending += d
 	}
 	s.charge(c, e, 0, d)
-}
-
-// load notes that a channel has requests that keep an engine busy, unload that it has none any more.
-func (s *Scheduler) load(c int32, e int) {
-	s.sides[c].slots[e].card = int32(len(s.loaded[e]))
-	s.loaded[e] = append(s.loaded[e], c)
-}
-
-func (s *Scheduler) unload(c int32, e int) {
-	list, at := s.loaded[e], s.sides[c].slots[e].card
-	last := list[len(list)-1]
-	list[at] = last
-	s.sides[last].slots[e].card = at
-	s.loaded[e] = list[:len(list)-1]
 }

@@ -9,12 +9,12 @@ import "time"
 
 type band struct{ credit }
 
-func (s band) rank(n int32, e int) SortKey {
-	key := s.credit.rank(n, e)
-	if key.Queue == turns && s.overShare(n, e) {
-		key.Class = 1
+func (s band) rank(n int32, e int) rank {
+	r := s.credit.rank(n, e)
+	if r.class != inDebt && s.overShare(n, e) {
+		r.class = 1
 	}
-	return key
+	return r
 }
 
 func (s band) yields(m, p int32, e int) bool {
@@ -57,16 +57,11 @@ func (s band) overShare(n int32, e int) bool {
 const keepPart = 20
 
 func (s band) next(p int32, e int) int32 {
-	l := &s.Nodes[p].Lanes[e]
-	if now := s.periodNow(); l.Window != now {
-		l.Window = now
-		s.reclass(p, e)
-	}
 	c := s.credit.next(p, e)
 	if p != root { // below the card waiting is useless: other nodes can continue
 		return c
 	}
-	k := &l.Keep
+	k := &s.Nodes[p].Lanes[e].Keep
 	if c == none || !s.worthKeeping(c, e) {
 		s.endKeeping(k)
 		k.Done = k.Done && c == none
@@ -92,18 +87,13 @@ func (s band) worthKeeping(c int32, e int) bool {
 		return false
 	}
 	l := &s.Nodes[last].Lanes[e]
-	return s.Nodes[last].Block == 0 && l.Waiting == 0 && l.Able == 0 && !l.Rests && s.nextMean(c, e) > s.Config.Band.Grace
+	return s.Nodes[last].Block == 0 && l.Waiting == 0 && l.Able == 0 && !s.rests(last, e) && s.nextMean(c, e) > s.Config.Band.Grace
 }
 
 // nextMean is how long requests are of the channel that is next at or below a ready node.
 func (s band) nextMean(n int32, e int) time.Duration {
 	for s.Nodes[n].Kind != Channel {
-		q := &s.sides[n].queues[e]
-		if len(q[turns]) > 0 {
-			n = q[turns][0].node
-		} else {
-			n = q[debts][0].node
-		}
+		n = s.first(n, e)
 	}
 	return s.Nodes[n].Lanes[e].Mean
 }
@@ -121,21 +111,5 @@ func (s band) endKeeping(k *KeepState) {
 	if k.Until != 0 {
 		k.Budget -= s.Now - k.From
 		k.Until = 0
-	}
-}
-
-// reclass recomputes which children with credit are over their share.
-func (s band) reclass(p int32, e int) {
-	list := s.sides[p].queues[e][turns]
-	for i := range list {
-		s.examined++
-		list[i].class = 0
-		if s.overShare(list[i].node, e) {
-			list[i].class = 1
-		}
-		s.Nodes[list[i].node].Lanes[e].Sort.Class = list[i].class
-	}
-	for i := len(list)/2 - 1; i >= 0; i-- {
-		s.fix(p, e, turns, int32(i))
 	}
 }

@@ -5,13 +5,6 @@ import "time"
 // capPeriods is how many credit periods' worth of its cap a node may save.
 const capPeriods = 2
 
-// rest is a node that has used up its cap.
-type rest struct {
-	node   int32
-	engine int32
-	end    time.Duration
-}
-
 func (s *Scheduler) fullCap(n int32) time.Duration {
 	return capPeriods * s.Config.Credit.Period * time.Duration(s.Nodes[n].Config.Cap) / FullCap
 }
@@ -30,47 +23,24 @@ func (s *Scheduler) spend(n int32, e int, busy time.Duration) {
 		return
 	}
 	l.RestEnd = s.Now + (-l.Tokens*FullCap)/limit + 1
-	if l.Rests {
-		s.removeRest(n, e)
-	}
-	l.Rests = true
-	s.addRest(n, e, l.RestEnd)
+	s.LastRest = max(s.LastRest, l.RestEnd)
 }
 
-func (s *Scheduler) addRest(n int32, e int, end time.Duration) {
-	s.rests = append(s.rests, rest{n, int32(e), end})
-	s.fixRest(len(s.rests) - 1)
-}
+// rests reports whether a node has used up its cap.
+func (s *Scheduler) rests(n int32, e int) bool { return s.Nodes[n].Lanes[e].RestEnd > s.Now }
 
-// removeRest takes a node out of the heap of those that rest.
-func (s *Scheduler) removeRest(n int32, e int) {
-	at := int(s.sides[n].slots[e].rest)
-	if at < 0 {
-		return
+// restEnd is when the next node may have turns again that has used up its cap, never if none has.
+func (s *Scheduler) restEnd() time.Duration {
+	end := never
+	if s.LastRest <= s.Now {
+		return end
 	}
-	last := len(s.rests) - 1
-	s.rests[at] = s.rests[last]
-	s.rests = s.rests[:last]
-	s.sides[n].slots[e].rest = none
-	if at < last {
-		s.fixRest(at)
+	for n := range s.Nodes {
+		for e := range s.Nodes[n].Lanes {
+			if s.Nodes[n].Kind != Free && s.rests(int32(n), e) {
+				end = min(end, s.Nodes[n].Lanes[e].RestEnd)
+			}
+		}
 	}
-}
-
-func (s *Scheduler) fixRest(at int) {
-	list := s.rests
-	sift(list, at, func(a, b rest) bool { return a.end < b.end }, func(at int, r rest) {
-		list[at] = r
-		s.sides[r.node].slots[r.engine].rest = int32(at)
-	})
-}
-
-// wakeRested resumes nodes whose cap has tokens again.
-func (s *Scheduler) wakeRested() {
-	for len(s.rests) > 0 && s.rests[0].end <= s.Now {
-		n, e := s.rests[0].node, int(s.rests[0].engine)
-		s.removeRest(n, e)
-		s.Nodes[n].Lanes[e].Rests = false
-		s.settle(n, e)
-	}
+	return end
 }

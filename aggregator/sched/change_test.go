@@ -71,9 +71,6 @@ func TestLevelIsRebased(t *testing.T) {
 				l := &st.Nodes[n].Lanes[e]
 				l.Level += up
 				l.Tag += up
-				if l.Sort.Queue == 1 {
-					l.Sort.Key += up
-				}
 			}
 		}
 		late := b.twin()

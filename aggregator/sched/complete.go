@@ -76,11 +76,7 @@ func mean(old, v time.Duration) time.Duration {
 // complete removes n entries from the card.
 func (s *Scheduler) complete(c int32, e, n int) {
 	s.takeOff(c, e, n)
-	for m := c; m != none; m = s.Nodes[m].Parent {
-		a := &s.Nodes[m].Lanes[e].Account
-		a.Done += int64(n)
-		a.Last = s.Now
-	}
+	s.book(c, e, Account{Done: int64(n), Last: s.Now})
 }
 
 // takeOff removes n entries of a channel from the card, with their expected time.
@@ -91,7 +87,7 @@ func (s *Scheduler) takeOff(c int32, e, n int) {
 		back = l.Pending * time.Duration(n) / time.Duration(l.Inflight)
 	}
 	s.expect(c, e, -back)
-	s.wasAble(c, e, func() { s.addInflight(c, e, -n) })
+	s.addInflight(c, e, -n)
 }
 
 // move makes a channel's entries those of another engine than the one that they were expected to
@@ -101,23 +97,17 @@ func (s *Scheduler) move(c int32, e int) {
 	old := int(node.Chan.Engine)
 	node.Chan.Engine = uint8(e)
 	waiting, inflight := node.Lanes[old].Waiting, node.Lanes[old].Inflight
-	if waiting > 0 {
-		s.wasAble(c, old, func() { s.addWaiting(c, old, -waiting) })
-		s.wasAble(c, e, func() { s.addWaiting(c, e, waiting) })
-	}
+	s.addWaiting(c, old, -waiting)
+	s.addWaiting(c, e, waiting)
 	if inflight > 0 {
-		s.wasAble(c, e, func() { s.addInflight(c, e, inflight) })
+		s.addInflight(c, e, inflight)
 		if s.counts(c) {
 			s.expect(c, e, s.estimate(c, e, inflight))
 		}
 		s.takeOff(c, old, inflight)
 	}
-	for m := c; m != none; m = s.Nodes[m].Parent {
-		s.Nodes[m].Lanes[old].Account.Entries -= int64(waiting + inflight)
-		s.Nodes[m].Lanes[e].Account.Entries += int64(waiting + inflight)
-	}
-	s.settle(c, old)
-	s.settle(c, e)
+	s.book(c, old, Account{Entries: -int64(waiting + inflight)})
+	s.book(c, e, Account{Entries: int64(waiting + inflight)})
 }
 
 // drop discards a channel's waiting entries and, if it was aborted, those on the card.
@@ -126,35 +116,21 @@ func (s *Scheduler) drop(c int32, aborted bool) {
 	for e := range node.Lanes {
 		l := &node.Lanes[e]
 		n := l.Waiting
-		if n > 0 {
-			s.Nodes[s.guestOf(c)].Guest.Queued -= n
-			s.wasAble(c, e, func() { s.addWaiting(c, e, -n) })
-		}
+		s.Nodes[s.guestOf(c)].Guest.Queued -= n
+		s.addWaiting(c, e, -n)
 		if k := l.Inflight; aborted && k > 0 {
 			s.takeOff(c, e, k)
 			n += k
 		}
-		if n > 0 {
-			for m := c; m != none; m = s.Nodes[m].Parent {
-				s.Nodes[m].Lanes[e].Account.Dropped += int64(n)
-			}
-		}
-		s.settle(c, e)
+		s.book(c, e, Account{Dropped: int64(n)})
 	}
 	node.Chan.Batches = node.Chan.Batches[:0]
 }
 
-// Withdraw drops a channel's waiting entries and returns their number. Entries on the card stay
-// there.
-func (s *Scheduler) Withdraw(now time.Duration, ch ID) (n int) {
+// Withdraw drops a channel's waiting entries. Entries on the card stay there.
+func (s *Scheduler) Withdraw(now time.Duration, ch ID) {
 	s.advance(now)
-	c := s.channel(ch)
-	if c == none {
-		return 0
+	if c := s.channel(ch); c != none {
+		s.drop(c, false)
 	}
-	for e := range s.Engines {
-		n += s.Nodes[c].Lanes[e].Waiting
-	}
-	s.drop(c, false)
-	return n
 }

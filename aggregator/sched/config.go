@@ -117,15 +117,16 @@ type Error struct {
 
 func (e *Error) Error() string { return fmt.Sprintf("%s: %s: %s", e.Field, e.Value, e.Reason) }
 
-// within returns an error if v is outside of its bounds.
-func within[T int | time.Duration](field string, v, low, high T) error {
+// Within returns an error if v is outside of its bounds.
+func Within[T int | time.Duration](field string, v, low, high T) error {
 	if v < low || v > high {
 		return &Error{field, fmt.Sprint(v), fmt.Sprintf("must be %v to %v", low, high)}
 	}
 	return nil
 }
 
-func first(errs ...error) error {
+// First returns the first error, nil if there is none.
+func First(errs ...error) error {
 	for _, err := range errs {
 		if err != nil {
 			return err
@@ -140,23 +141,23 @@ func (c *Config) Check() error {
 	if int(c.Policy) >= len(policies) {
 		return unknownPolicy(c.Policy.String())
 	}
-	return first(
-		within("depth", c.Depth, 1, 64),
-		within("ahead", c.Ahead, 0, s),
-		within("slice", c.Slice, 100*us, s),
-		within("credit.period", c.Credit.Period, ms, s),
-		within("band.window", c.Band.Window, 10*ms, 60*s),
-		within("band.grace", c.Band.Grace, 0, 10*ms),
-		within("timeslice.slice", c.Timeslice.Slice, 100*us, s),
-		within("dfq.slice", c.DFQ.Slice, 100*us, s),
-		within("dfq.factor", c.DFQ.Factor, 1, 1000),
-		within("dfq.free-run", c.DFQ.FreeRun, 0, 10*s),
-		within("limits.request", c.Watchdog.Limit, 0, 3600*s),
-		within("watchdog.grace", c.Watchdog.Grace, us, 600*s),
-		within("watchdog.offences", c.Watchdog.Offences, 0, 1<<20),
-		within("limits.channels", c.Limits.Channels, 1, 1<<16),
-		within("limits.queued", c.Limits.Queued, 1, 1<<30),
-		within("limits.creations", c.Limits.Creations, 1, 1<<30),
+	return First(
+		Within("depth", c.Depth, 1, 64),
+		Within("ahead", c.Ahead, 0, s),
+		Within("slice", c.Slice, 100*us, s),
+		Within("credit.period", c.Credit.Period, ms, s),
+		Within("band.window", c.Band.Window, 10*ms, 60*s),
+		Within("band.grace", c.Band.Grace, 0, 10*ms),
+		Within("timeslice.slice", c.Timeslice.Slice, 100*us, s),
+		Within("dfq.slice", c.DFQ.Slice, 100*us, s),
+		Within("dfq.factor", c.DFQ.Factor, 1, 1000),
+		Within("dfq.free-run", c.DFQ.FreeRun, 0, 10*s),
+		Within("limits.request", c.Watchdog.Limit, 0, 3600*s),
+		Within("watchdog.grace", c.Watchdog.Grace, us, 600*s),
+		Within("watchdog.offences", c.Watchdog.Offences, 0, 1<<20),
+		Within("limits.channels", c.Limits.Channels, 1, 1<<16),
+		Within("limits.queued", c.Limits.Queued, 1, 1<<30),
+		Within("limits.creations", c.Limits.Creations, 1, 1<<30),
 	)
 }
 
@@ -169,11 +170,11 @@ func (c *NodeConfig) Check() error {
 	if limit == Forever {
 		limit = 0
 	}
-	return first(
-		within("weight", weight, 1, MaxWeight),
-		within("cap", c.Cap, 0, FullCap),
-		within("priority", c.Priority, 0, MaxPriority),
-		within("limit", limit, 0, time.Hour),
-		within("queued", c.Queued, 0, 1<<30),
+	return First(
+		Within("weight", weight, 1, MaxWeight),
+		Within("cap", c.Cap, 0, FullCap),
+		Within("priority", c.Priority, 0, MaxPriority),
+		Within("limit", limit, 0, time.Hour),
+		Within("queued", c.Queued, 0, 1<<30),
 	)
 }

@@ -35,11 +35,6 @@ func (s *Scheduler) rebase(p int32, e int) {
 		*tag = max(*tag-by, -by)
 	}
 	l.Level, l.Orphan = 0, max(l.Orphan-by, 0)
-	list := s.sides[p].queues[e][debts]
-	for i := range list { // in the same order as before
-		list[i].key = max(list[i].key-by, -by)
-		s.Nodes[list[i].node].Lanes[e].Sort.Key = list[i].key
-	}
 }
 
 // tagShift makes tags, which are nanoseconds over weight, finer.
@@ -85,9 +80,6 @@ func (s *Scheduler) charge(c int32, e int, busy, served time.Duration) {
 	for m := c; m != root; m = s.Nodes[m].Parent {
 		s.policy.serve(m, e, busy, served)
 	}
-	for m := c; m != root; m = s.Nodes[m].Parent {
-		s.settle(m, e)
-	}
 }
 
 // shares counts a node that used an engine among those that share the period, although it has no work
@@ -117,10 +109,17 @@ func (s *Scheduler) debt(n int32, e int) time.Duration {
 // waiting nodes are. Otherwise those that are always there would gather debt for the time that
 // others did not want, and a new node would have the engine for as long.
 func (s *Scheduler) rise(n int32, e int) {
-	if p := s.Nodes[n].Parent; s.byTag && !s.isGroup(p) && len(s.sides[p].queues[e][turns]) == 0 {
-		l := &s.Nodes[p].Lanes[e]
-		l.Level = max(l.Level, s.Nodes[n].Lanes[e].Tag)
+	p := s.Nodes[n].Parent
+	l, tag := &s.Nodes[p].Lanes[e], s.Nodes[n].Lanes[e].Tag
+	if !s.byTag || s.isGroup(p) || tag <= l.Level {
+		return
 	}
+	for c := s.Nodes[p].First; c != none; c = s.Nodes[c].Next {
+		if s.Nodes[c].Lanes[e].Tag < l.Level && s.ready(c, e) {
+			return
+		}
+	}
+	l.Level = tag
 }
 
 // fall is the reverse of rise, for a change of weights: if all able children of p have
@@ -142,29 +141,19 @@ func (s *Scheduler) fall(p int32, e int) {
 // weight.
 type credit struct{ plain }
 
-func (s credit) rank(n int32, e int) SortKey {
+// inDebt is the class of those without credit.
+const inDebt = 2
+
+func (s credit) rank(n int32, e int) rank {
 	if l := &s.Nodes[n].Lanes[e]; l.Tag >= s.Nodes[s.Nodes[n].Parent].Lanes[e].Level {
-		return SortKey{Queue: debts, Key: l.Tag}
+		return rank{inDebt, l.Tag}
 	}
 	return s.plain.rank(n, e)
 }
 
 func (s credit) next(p int32, e int) int32 {
 	s.period(p, e)
-	l := &s.Nodes[p].Lanes[e]
-	q := &s.sides[p].queues[e]
-	for len(q[debts]) > 0 && q[debts][0].key < l.Level {
-		s.rerank(q[debts][0].node, e)
-	}
-	switch {
-	case len(q[debts]) == 0 && len(q[turns]) == 0:
-		return none
-	case len(q[turns]) == 0:
-		return q[debts][0].node
-	case len(q[debts]) > 0 && q[debts][0].prio > q[turns][0].prio:
-		return q[debts][0].node
-	}
-	return q[turns][0].node
+	return s.first(p, e)
 }
 
 // yields compares debts as if m had had what it has on the card. Those with credit take turns.

@@ -87,7 +87,7 @@ func (s dfq) lower() {
 
 // slice lets all have a turn in the free run.
 func (s dfq) slice(e int) time.Duration {
-	if p := s.Engines[e].DFQ.Phase; (p == FreeRun || p == Sample) && len(s.rests) == 0 {
+	if p := s.Engines[e].DFQ.Phase; (p == FreeRun || p == Sample) && s.restEnd() == never {
 		return 0
 	}
 	return s.Config.DFQ.Slice
@@ -152,7 +152,6 @@ func (s dfq) scope(e int) (from int32, open bool) {
 			for n := range s.Nodes {
 				s.Nodes[n].Lanes[e].Held = false
 			}
-			s.resettle(root)
 			s.enterPhase(e, FreeRun)
 			d.End = s.Now + f
 		case Sample:
@@ -201,7 +200,6 @@ func (s dfq) plan(e int) {
 	d.Order, d.At, d.Season = d.Order[:0], 0, 0
 	some := 0
 	for n := range s.Nodes {
-		s.examined++
 		if !s.active(int32(n), e) {
 			continue
 		}
@@ -235,7 +233,7 @@ func (s dfq) sliceOver(e int) bool {
 	if took >= slice {
 		eng.Wake = d.Since + 4*slice
 	}
-	if s.busy(e) > 0 || len(s.sides[d.Group].queues[e][turns]) > 0 {
+	if s.busy(e) > 0 || s.first(d.Group, e) != none {
 		d.IdleAt = never
 		return false
 	}
@@ -257,12 +255,13 @@ func (s dfq) sliceOver(e int) bool {
 
 // firstReady finds a group at or below n that could have a turn, even if it is held.
 func (s dfq) firstReady(n int32, e int) int32 {
-	for m, stop := n, s.after(n); m != stop; m, _ = s.follow(m, 0) {
-		if s.isGroup(m) && !s.barred(m, e) && len(s.sides[m].queues[e][turns]) > 0 {
-			return m
+	found := none
+	s.walk(n, 0, func(m int32, _ int) {
+		if found == none && s.isGroup(m) && !s.barred(m, e) && s.first(m, e) != none {
+			found = m
 		}
-	}
-	return none
+	})
+	return found
 }
 
 // done counts the requests of a sample.
@@ -344,7 +343,6 @@ func (s dfq) hold(e int, f time.Duration, urgent bool) {
 		}
 	}
 	for n := range s.Nodes {
-		s.examined++
 		if s.Nodes[n].Kind != Inner || int32(n) == root {
 			continue
 		}
@@ -354,7 +352,6 @@ func (s dfq) hold(e int, f time.Duration, urgent bool) {
 			l.Tag = max(l.Tag, s.Nodes[s.Nodes[n].Parent].Lanes[e].Level)
 		}
 		l.Held = can && s.tooFar(int32(n), e, f)
-		s.settle(int32(n), e)
 	}
 }
 
@@ -375,8 +372,7 @@ func (s dfq) holdBack(n int32, e int) {
 // held back.
 func (s dfq) unstarve(e int) {
 	d := &s.Engines[e].DFQ
-	q := &s.sides[root].queues[e]
-	if s.busy(e) > 0 || len(q[turns]) > 0 || s.Nodes[root].Lanes[e].Able == 0 {
+	if s.busy(e) > 0 || s.first(root, e) != none || s.Nodes[root].Lanes[e].Able == 0 {
 		d.IdleAt = never
 		return
 	}
@@ -397,13 +393,4 @@ func (s *Scheduler) Sampling(engine int) ID {
 		return s.id(d.Group)
 	}
 	return 0
-}
-
-// Phases returns how long an engine was in each phase.
-func (s *Scheduler) Phases(now time.Duration, engine int) (spent [phases]time.Duration) {
-	s.advance(now)
-	d := &s.Engines[engine].DFQ
-	spent = d.Spent
-	spent[d.Phase] += s.Now - d.Since
-	return spent
 }

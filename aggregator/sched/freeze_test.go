@@ -18,26 +18,9 @@ func (s *Scheduler) Freeze() *State {
 	return &c
 }
 
-// Restore makes a scheduler that continues from a frozen state, with all nodes at their old
-// positions. It takes over the state.
+// Restore makes a scheduler that continues from a frozen state. It takes over the state.
 func Restore(st *State) *Scheduler {
 	s := &Scheduler{State: *st}
-	var stood []SortKey
-	for n := range s.Nodes {
-		for e := range s.Nodes[n].Lanes {
-			stood = append(stood, s.Nodes[n].Lanes[e].Sort)
-		}
-	}
-	s.rebuild()
-	for n := range s.Nodes {
-		for e := range s.Nodes[n].Lanes {
-			if s.sides[n].slots[e].pos == none {
-				s.Nodes[n].Lanes[e].Sort = stood[0]
-			} else {
-				s.insert(int32(n), e, stood[0])
-			}
-			stood = stood[1:]
-		}
-	}
+	s.usePolicy()
 	return s
 }

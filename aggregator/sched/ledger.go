@@ -29,6 +29,13 @@ func (a *Account) Add(b *Account) {
 	a.Last = max(a.Last, b.Last)
 }
 
+// book adds to the accounts of a channel and of all above it.
+func (s *Scheduler) book(c int32, e int, a Account) {
+	for m := c; m != none; m = s.Nodes[m].Parent {
+		s.Nodes[m].Lanes[e].Account.Add(&a)
+	}
+}
+
 // account brings Wait up to date. It must be called before a lane's number of waiting
 // entries changes, for all nodes on the way up at the same time.
 func (l *Lane) account(now time.Duration) *Account {
@@ -67,7 +74,7 @@ type Entry struct {
 func (s *Scheduler) Ledger(now time.Duration) []Entry {
 	s.advance(now)
 	var out []Entry
-	for n, depth := root, 0; n != none; n, depth = s.follow(n, depth) {
+	s.walk(root, 0, func(n int32, depth int) {
 		node := &s.Nodes[n]
 		e := Entry{ID: s.id(n), Name: node.Config.Name, Kind: node.Kind, Depth: depth, Weight: node.Config.Weight, Block: node.Block}
 		for i := range node.Lanes {
@@ -79,9 +86,6 @@ func (s *Scheduler) Ledger(now time.Duration) []Entry {
 			e.Debt = append(e.Debt, s.debt(n, i))
 		}
 		out = append(out, e)
-	}
+	})
 	return out
 }
-
-// Counted returns the counts of unusual events.
-func (s *Scheduler) Counted() Counts { return s.Counts }

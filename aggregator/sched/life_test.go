@@ -114,7 +114,7 @@ func TestLiveChanges(t *testing.T) {
 		for _, n := range b.s.Ledger(b.now)[:1] {
 			require.Zero(t, n.Waiting[0]+n.Waiting[1]+n.Inflight[0]+n.Inflight[1], "work is left over")
 		}
-		require.Zero(t, b.s.Counted().BadEvents)
+		require.Zero(t, b.s.Counts.BadEvents)
 	})
 }
 

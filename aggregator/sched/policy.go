@@ -28,7 +28,7 @@ var policies = [...]struct {
 	traits
 }{
 	None:      {"none", func(p plain) policy { return open{p} }, traits{}},
-	FIFO:      {"fifo", func(p plain) policy { return fifo{p} }, traits{ahead: true, climbs: true}},
+	FIFO:      {"fifo", func(p plain) policy { return fifo{p} }, traits{ahead: true}},
 	Credit:    {"credit", func(p plain) policy { return credit{p} }, traits{ahead: true, byTag: true}},
 	Band:      {"band", func(p plain) policy { return band{credit{p}} }, traits{ahead: true, byTag: true}},
 	Timeslice: {"timeslice", func(p plain) policy { return timeslice{p} }, traits{}},
@@ -40,15 +40,14 @@ type traits struct {
 	window   int  // requests of one channel that may be on the card, if not zero
 	ahead    bool // a short request may follow another while that runs
 	byTag    bool // siblings in debt go by their tags, and the level rises to the one that is served
-	climbs   bool // a submission changes the position of all nodes above it
 	ownLevel bool // the policy sets the levels, not the credit periods
 }
 
 // policy is how the children of nodes take turns. The methods up to yields are asked of the
 // parent's rules: channels of one group take turns of one request under every policy but dfq.
 type policy interface {
-	// rank is the position of a ready node among its siblings.
-	rank(n int32, e int) SortKey
+	// rank is the position of a node with work among its siblings of the same priority.
+	rank(n int32, e int) rank
 	// next is the child of p that has the next turn, none if the engine waits.
 	next(p int32, e int) int32
 	// yields reports whether a child of p that is on the card has to yield to another that is ready.
@@ -73,9 +72,7 @@ type policy interface {
 // plain has turns of one request, and what most policies have in common.
 type plain struct{ *Scheduler }
 
-func (s plain) rank(n int32, e int) SortKey {
-	return SortKey{Queue: turns, Key: s.Nodes[n].Lanes[e].Turn}
-}
+func (s plain) rank(n int32, e int) rank  { return rank{key: s.Nodes[n].Lanes[e].Turn} }
 func (s plain) next(p int32, e int) int32 { return s.first(p, e) }
 
 func (s plain) yields(m, p int32, e int) bool {
@@ -122,12 +119,51 @@ func (s *Scheduler) rules(p int32) policy {
 	return s.policy
 }
 
-// first is the child of p that is first in turn, none if none is ready.
-func (s *Scheduler) first(p int32, e int) int32 {
-	if q := s.sides[p].queues[e][turns]; len(q) > 0 {
-		return q[0].node
+// rank orders siblings of the same priority: the lowest class goes first, and in it the lowest key.
+type rank struct {
+	class int
+	key   int64
+}
+
+// first is the ready child of p that is first by the rules of p, none if none is ready.
+func (s *Scheduler) first(p int32, e int) int32 { return s.firstBut(none, p, e) }
+
+// firstBut is first without one of the children.
+func (s *Scheduler) firstBut(but, p int32, e int) int32 {
+	rules, first, best := s.rules(p), none, rank{}
+	for c := s.Nodes[p].First; c != none; c = s.Nodes[c].Next {
+		if c == but || s.Nodes[c].Lanes[e].Able == 0 {
+			continue
+		}
+		r := rules.rank(c, e)
+		goes := first == none || cmp.Or(
+			cmp.Compare(s.Nodes[first].Config.Priority, s.Nodes[c].Config.Priority),
+			cmp.Compare(r.class, best.class), cmp.Compare(r.key, best.key), cmp.Compare(c, first)) < 0
+		if goes && s.ready(c, e) { // last, because it looks below
+			first, best = c, r
+		}
 	}
-	return none
+	return first
+}
+
+// ready reports whether a node could have a turn.
+func (s *Scheduler) ready(n int32, e int) bool {
+	node := &s.Nodes[n]
+	l := &node.Lanes[e]
+	switch {
+	case l.Able == 0 || l.Held || node.Block != 0 || s.rests(n, e):
+		return false
+	case node.Kind == Channel && node.Chan.Hold != Granted:
+		return node.Chan.Hold != Pausing && l.Inflight > 0
+	case node.Kind == Channel:
+		return l.Waiting > 0 && l.Inflight < s.window
+	}
+	for c := node.First; c != none; c = s.Nodes[c].Next {
+		if s.ready(c, e) {
+			return true
+		}
+	}
+	return false
 }
 
 // Policies returns the names of the policies.

@@ -10,13 +10,6 @@ type Scheduler struct {
 	State
 	traits
 	policy policy
-
-	sides    []side        // by node
-	rests    []rest        // a heap by time: nodes that have used up a cap
-	least    time.Duration // limit of a request of any guest
-	loaded   [][]int32     // by engine: channels with requests that keep it busy
-	released []int32       // channels that may be Released
-	examined uint64        // nodes examined: the cost of decisions on any machine
 }
 
 // New makes a scheduler for a card with some engines, at the time now.
@@ -24,7 +17,7 @@ func New(c Config, engines int, now time.Duration) (*Scheduler, error) {
 	if err := c.Check(); err != nil {
 		return nil, err
 	}
-	if err := within("engines", engines, 1, MaxEngines); err != nil {
+	if err := Within("engines", engines, 1, MaxEngines); err != nil {
 		return nil, err
 	}
 	s := &Scheduler{State: State{Config: c, Now: now, Engines: make([]Engine, engines)}}
@@ -32,7 +25,7 @@ func New(c Config, engines int, now time.Duration) (*Scheduler, error) {
 		s.Engines[e] = Engine{Progress: now, Wake: never}
 	}
 	s.newNode(none, Inner, NodeConfig{Weight: BaseWeight})
-	s.rebuild()
+	s.usePolicy()
 	s.policy.start()
 	return s, nil
 }
@@ -44,7 +37,6 @@ func (s *Scheduler) advance(now time.Duration) {
 		return
 	}
 	s.Now = now
-	s.wakeRested()
 }
 
 // Added returns how many entries a doorbell added to a ring of a power of two. It is false
@@ -79,19 +71,14 @@ func (s *Scheduler) Submit(now time.Duration, ch ID, n int) (accepted int) {
 	guest.Guest.Queued += accepted
 	node := &s.Nodes[c]
 	e := int(node.Chan.Engine)
-	s.wasAble(c, e, func() { s.addWaiting(c, e, accepted) })
-	for m := c; m != none; m = s.Nodes[m].Parent {
-		a := &s.Nodes[m].Lanes[e].Account
-		a.Requests++
-		a.Entries += int64(accepted)
-	}
+	s.addWaiting(c, e, accepted)
+	s.book(c, e, Account{Requests: 1, Entries: int64(accepted)})
 	s.Turn++
 	if b := node.Chan.Batches; len(b) == maxBatches {
 		b[maxBatches-1].N += accepted
 	} else {
 		node.Chan.Batches = append(b, Batch{s.Turn, s.Passes, accepted})
 	}
-	s.settle(c, e)
 	return accepted
 }
 
@@ -102,6 +89,7 @@ func (s *Scheduler) addWaiting(c int32, e, n int) {
 		l.account(s.Now)
 		l.Waiting += n
 	}
+	s.noteAble(c, e)
 }
 
 // addInflight changes how many entries are on the card.
@@ -111,18 +99,10 @@ func (s *Scheduler) addInflight(c int32, e, n int) {
 		node.Chan.Issued, node.Chan.HeadFrom, node.Chan.Run = s.Now, s.Now, 0
 	}
 	node.Chan.OnCard += n
-	l := &node.Lanes[e]
 	if !s.counts(c) {
 		s.Engines[e].Off += n
-	} else {
-		if s.busy(e) == 0 && n > 0 {
-			s.Engines[e].Progress = s.Now
-		}
-		if l.Inflight == 0 && n > 0 {
-			s.load(c, e)
-		} else if l.Inflight > 0 && l.Inflight+n == 0 {
-			s.unload(c, e)
-		}
+	} else if s.busy(e) == 0 && n > 0 {
+		s.Engines[e].Progress = s.Now
 	}
 	for m := c; m != none; m = s.Nodes[m].Parent {
 		s.Nodes[m].Lanes[e].Inflight += n
@@ -130,6 +110,7 @@ func (s *Scheduler) addInflight(c int32, e, n int) {
 	if node.Chan.OnCard == 0 {
 		node.Chan.Hold = Granted
 	}
+	s.noteAble(c, e)
 }
 
 // busy is how many entries on the card keep an engine busy.
@@ -220,13 +201,9 @@ func (s *Scheduler) forward(c int32, e, n int) {
 			node.Chan.Batches = b
 		}
 	}
-	if held > 0 {
-		for m := c; m != none; m = s.Nodes[m].Parent {
-			s.Nodes[m].Lanes[e].Account.Held += held
-		}
-	}
-	s.addWaiting(c, e, -n)
+	s.book(c, e, Account{Held: held})
 	s.addInflight(c, e, n)
+	s.addWaiting(c, e, -n)
 	s.Nodes[s.guestOf(c)].Guest.Queued -= n
 	s.expect(c, e, s.estimate(c, e, n))
 }
@@ -240,27 +217,14 @@ func (s *Scheduler) Running(now time.Duration, engine int, ch ID) {
 	}
 }
 
-// able reports whether a channel has work on an engine and waits for no semaphore.
-func (s *Scheduler) able(c int32, e int) bool {
-	l := &s.Nodes[c].Lanes[e]
-	return l.Waiting+l.Inflight > 0 && !s.Nodes[c].Chan.Stalled
-}
-
-// wasAble makes a change to a channel and updates those above if it became able, or is
-// able no longer.
-func (s *Scheduler) wasAble(c int32, e int, change func()) {
-	was := s.able(c, e)
-	change()
-	if is := s.able(c, e); is != was {
-		s.setAble(c, e, is)
-	}
-}
-
-// setAble counts one able channel more, or less.
-func (s *Scheduler) setAble(c int32, e int, on bool) {
-	n := -1
-	if on {
+// noteAble takes note of whether a channel has work on an engine and waits for no semaphore.
+func (s *Scheduler) noteAble(c int32, e int) {
+	l, n := &s.Nodes[c].Lanes[e], 0
+	if l.Waiting+l.Inflight > 0 && !s.Nodes[c].Chan.Stalled {
 		n = 1
+	}
+	if n -= l.Able; n == 0 {
+		return
 	}
 	for m := c; m != root; m = s.Nodes[m].Parent {
 		p := s.Nodes[m].Parent
@@ -294,10 +258,7 @@ func (s *Scheduler) setAble(c int32, e int, on bool) {
 
 // Timer is when to call Next although nothing happened.
 func (s *Scheduler) Timer() time.Duration {
-	t := s.watchTimer()
-	if len(s.rests) > 0 {
-		t = min(t, s.rests[0].end)
-	}
+	t := min(s.watchTimer(), s.restEnd())
 	for e := range s.Engines {
 		t = min(t, s.Engines[e].Wake)
 	}
@@ -329,7 +290,7 @@ func (s *Scheduler) Configure(now time.Duration, c Config) error {
 			if c.Band.Window != old.Band.Window {
 				l.UsedIn, l.Used = -1, 0
 			}
-			l.Window, l.Round = -1, 0
+			l.Round = 0
 			if c.Policy != old.Policy {
 				l.Held, l.Holder, l.Keep, l.IdleAt = false, none, KeepState{}, never
 			}
@@ -339,7 +300,6 @@ func (s *Scheduler) Configure(now time.Duration, c Config) error {
 	if c.Policy != old.Policy {
 		s.policy.start()
 	}
-	s.rebuild()
 	return nil
 }
 
@@ -371,12 +331,10 @@ func (s *Scheduler) Change(now time.Duration, id ID, c NodeConfig) error {
 	node.Config = c
 	if c.Cap != old.Cap {
 		for e := range node.Lanes {
-			s.removeRest(n, e)
-			node.Lanes[e].Rests, node.Lanes[e].Tokens, node.Lanes[e].Filled = false, s.fullCap(n), s.Now
+			node.Lanes[e].RestEnd, node.Lanes[e].Tokens, node.Lanes[e].Filled = 0, s.fullCap(n), s.Now
 			s.period(node.Parent, e)
 			s.policy.arrive(n, e) // time that it could not use while it rested is not saved
 		}
 	}
-	s.rebuild()
 	return nil
 }

@@ -188,7 +188,7 @@ func TestBadEvents(t *testing.T) {
 			t.Helper()
 			event()
 			bad += more
-			require.Equal(t, bad, b.s.Counted().BadEvents+b.s.Counted().BadTimes, "%v", p)
+			require.Equal(t, bad, b.s.Counts.BadEvents+b.s.Counts.BadTimes, "%v", p)
 		}
 		counts(2, func() { b.s.Complete(50*ms, sched.Done{Channel: ch, Entries: 1, Busy: ms}) }) // back, and before it began
 		for _, d := range []sched.Done{{Channel: 12345, Entries: 1, Busy: ms}, {Channel: g, Entries: 1, Busy: ms}, {Channel: ch, Engine: 9, Entries: 1}, {Channel: ch, Entries: -1}} {
@@ -377,7 +377,7 @@ func TestQueueLimit(t *testing.T) {
 	ch := b.channel(t, g, 0)
 	require.Equal(t, 10, b.s.Submit(0, ch, 25))
 	require.Equal(t, 0, b.s.Submit(0, ch, 15))
-	require.EqualValues(t, 30, b.s.Counted().Refused)
+	require.EqualValues(t, 30, b.s.Counts.Refused)
 	b.submitted[ch] = 10
 	b.drain()
 	require.Equal(t, 1, b.s.Submit(0, ch, 15))

@@ -22,15 +22,16 @@ const Card ID = 1 << 32
 // State is the whole state of a scheduler. Its parts refer to each other by index, and
 // encoding/json writes all of it: a scheduler made from a copy decides as the original.
 type State struct {
-	Config  Config
-	Now     time.Duration
-	Turn    int64 // counts turns given and submissions, for order
-	Passes  int64 // counts the times that Next had nothing more
-	Nodes   []Node
-	Unused  []int32
-	Engines []Engine
-	Alerts  []Alert
-	Counts  Counts
+	Config   Config
+	Now      time.Duration
+	Turn     int64         // counts turns given and submissions, for order
+	Passes   int64         // counts the times that Next had nothing more
+	LastRest time.Duration // when the last node that has used up its cap may have turns again
+	Nodes    []Node
+	Unused   []int32
+	Engines  []Engine
+	Alerts   []Alert
+	Counts   Counts
 }
 
 // Counts count unusual events.
@@ -72,7 +73,6 @@ type Node struct {
 	Parent int32
 	First  int32 // child
 	Next   int32 // sibling
-	Prev   int32
 	Block  Block
 	Lanes  []Lane // by engine
 
@@ -127,7 +127,6 @@ type Lane struct {
 
 	// As one of its parent's children.
 	Tag     int64         // time served over weight
-	Sort    SortKey       // if it is ready
 	Turn    int64         // its place in a round
 	Mean    time.Duration // of a channel: length of its requests; of a group: in dfq's last sample
 	Pending time.Duration // expected for the requests on the card; included in the tag
@@ -138,8 +137,7 @@ type Lane struct {
 	Held    bool          // by dfq
 	Tokens  time.Duration // of its cap, at Filled
 	Filled  time.Duration
-	Rests   bool // its cap is used up until RestEnd
-	RestEnd time.Duration
+	RestEnd time.Duration // until then its cap is used up
 
 	// As a parent of children that take turns.
 	Level    int64 // tag of a child that has neither credit nor debt
@@ -151,8 +149,7 @@ type Lane struct {
 	Orphan   int64         // tag for the next child, with the debts of removed ones
 	Overdue  time.Duration // Overuse of removed children
 
-	// Of the card and of nodes whose children take slices or turns by band.
-	Window   int64     // period in which band ranked the children
+	// Of the card and of nodes whose children take slices.
 	Last     int32     // child that had the last turn
 	Keep     KeepState // band
 	Holder   int32     // of a slice
@@ -174,14 +171,6 @@ type KeepState struct {
 	Done        bool          // it has, for the decision at hand
 	Budget      time.Duration // for which it may, at At
 	At          time.Duration
-}
-
-// SortKey is a node's position among its siblings when it was last ranked. It cannot be
-// derived from the rest of the state, because a change does not rank all siblings again.
-type SortKey struct {
-	Queue uint8
-	Class uint8
-	Key   int64
 }
 
 // Engine is a part of the card that works on one request at a time.

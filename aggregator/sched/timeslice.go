@@ -52,9 +52,11 @@ func (s timeslice) next(p int32, e int) int32 {
 		}
 		l.Holder = none
 	}
-	q := &s.sides[p].queues[e]
-	for skipped := 0; len(q[turns]) > 0; {
-		c := q[turns][0].node
+	for skipped := 0; ; {
+		c := s.first(p, e)
+		if c == none {
+			return none
+		}
 		s.round(c, p, e)
 		cl := &s.Nodes[c].Lanes[e]
 		slice := s.share(c, e)
@@ -65,35 +67,36 @@ func (s timeslice) next(p int32, e int) int32 {
 			l.Holder, l.SliceEnd, l.OverFrom, l.IdleAt = c, now+slice, 0, never
 			return c
 		}
-		if skipped++; skipped > len(q[turns]) { // all exceeded their slices: skip many rounds in one step
+		if skipped++; skipped > l.Rivals { // all exceeded their slices: skip many rounds in one step
 			s.reduceOveruse(p, e)
 			skipped = 0
 		}
 		cl.Overuse -= slice
 		s.Turn++
 		cl.Turn = s.Turn
-		s.rerank(c, e)
 	}
-	return none
 }
 
-// reduceOveruse subtracts as many whole rounds of slices as possible from every child's
-// overuse.
+// reduceOveruse subtracts as many whole rounds of slices as possible from the overuse of every ready
+// child.
 func (s timeslice) reduceOveruse(p int32, e int) {
-	list := s.sides[p].queues[e][turns]
 	rounds := time.Duration(1) << 62
-	for _, r := range list {
-		rounds = min(rounds, (s.Nodes[r.node].Lanes[e].Overuse-1)/s.share(r.node, e))
+	for c := s.Nodes[p].First; c != none; c = s.Nodes[c].Next {
+		if s.ready(c, e) {
+			rounds = min(rounds, (s.Nodes[c].Lanes[e].Overuse-1)/s.share(c, e))
+		}
 	}
-	for _, r := range list {
-		s.Nodes[r.node].Lanes[e].Overuse -= max(0, rounds-1) * s.share(r.node, e)
+	for c := s.Nodes[p].First; c != none; c = s.Nodes[c].Next {
+		if s.ready(c, e) {
+			s.Nodes[c].Lanes[e].Overuse -= max(0, rounds-1) * s.share(c, e)
+		}
 	}
 }
 
 // holds reports whether the holder keeps the card, or the card waits.
 func (s timeslice) holds(h, p int32, e int, now time.Duration) (keep, wait bool) {
 	l := &s.Nodes[p].Lanes[e]
-	ready := s.sides[h].slots[e].pos != none
+	ready := s.ready(h, e)
 	busy := p == root && s.busy(e) > 0 // with the holder's requests
 	switch {
 	case now >= l.SliceEnd || s.Nodes[h].Block != 0 || !ready && s.Nodes[h].Lanes[e].Waiting > 0:
@@ -144,11 +147,8 @@ func (s timeslice) slice(int) time.Duration { return s.Config.Timeslice.Slice }
 
 // yields lets a holder keep its slice, unless another has a higher priority.
 func (s timeslice) yields(m, p int32, e int) bool {
-	best := s.first(p, e)
-	if q := s.sides[p].queues[e][turns]; best == m && len(q) > 1 {
-		best = q[1].node
-	}
-	if best == none || best == m {
+	best := s.firstBut(m, p, e)
+	if best == none {
 		return false
 	}
 	if d := s.Nodes[best].Config.Priority - s.Nodes[m].Config.Priority; d != 0 {

@@ -20,12 +20,11 @@ func (s *Scheduler) newNode(parent int32, k Kind, c NodeConfig) int32 {
 	} else {
 		n = int32(len(s.Nodes))
 		s.Nodes = append(s.Nodes, Node{Lanes: make([]Lane, len(s.Engines))})
-		s.sides = append(s.sides, newSide(len(s.Engines)))
 	}
 	node := &s.Nodes[n]
 	lanes := node.Lanes
 	*node = Node{
-		Gen: node.Gen + 1, Kind: k, Config: c, Parent: parent, First: none, Next: none, Prev: none, Lanes: lanes,
+		Gen: node.Gen + 1, Kind: k, Config: c, Parent: parent, First: none, Next: none, Lanes: lanes,
 		Chan: ChannelState{Batches: node.Chan.Batches[:0]},
 	}
 	node.Chan.Made = s.Now
@@ -38,17 +37,18 @@ func (s *Scheduler) newNode(parent int32, k Kind, c NodeConfig) int32 {
 	if parent == none {
 		return n
 	}
-	last := none
-	for c := s.Nodes[parent].First; c != none; c = s.Nodes[c].Next {
-		last = c
-	}
-	if node.Prev = last; last == none {
-		s.Nodes[parent].First = n
-	} else {
-		s.Nodes[last].Next = n
-	}
+	*s.link(parent, none) = n
 	s.join(n)
 	return n
+}
+
+// link is what points to a child of p, or to the end of its children.
+func (s *Scheduler) link(p, child int32) *int32 {
+	at := &s.Nodes[p].First
+	for *at != child {
+		at = &s.Nodes[*at].Next
+	}
+	return at
 }
 
 // join gives a new node its place among its siblings: neither credit nor debt, but for the
@@ -103,9 +103,7 @@ func (s *Scheduler) AddNode(now time.Duration, parent ID, c NodeConfig) (ID, err
 		}
 		s.Nodes[g].Guest.Groups++
 	}
-	n := s.newNode(p, Inner, c)
-	s.least = s.leastLimit()
-	return s.id(n), nil
+	return s.id(s.newNode(p, Inner, c)), nil
 }
 
 // AddChannel adds a channel to a guest or group.
@@ -115,7 +113,7 @@ func (s *Scheduler) AddChannel(now time.Duration, group ID, engine int) (ID, err
 	if err != nil {
 		return 0, err
 	}
-	if err := within("engine", engine, 0, len(s.Engines)-1); err != nil {
+	if err := Within("engine", engine, 0, len(s.Engines)-1); err != nil {
 		return 0, err
 	}
 	g := s.guestOf(p)
@@ -177,15 +175,14 @@ func (s *Scheduler) Remove(now time.Duration, id ID) bool {
 		s.Counts.BadEvents++
 		return false
 	}
-	for m, stop := n, s.after(n); m != stop; m, _ = s.follow(m, 0) {
+	s.walk(n, 0, func(m int32, _ int) {
 		s.Nodes[m].Block |= Dying
 		s.bequeath(m)
 		if ch := &s.Nodes[m].Chan; s.Nodes[m].Kind == Channel {
 			s.drop(m, false)
 			s.setHold(m, ch.Stalled, Granted) // it gets no turns
 		}
-	}
-	s.resettle(n)
+	})
 	s.reap(n)
 	return true
 }
@@ -228,8 +225,6 @@ func (s *Scheduler) free(n int32) {
 	node := &s.Nodes[n]
 	p := &s.Nodes[node.Parent]
 	for e := range node.Lanes {
-		s.unready(n, e)
-		s.removeRest(n, e)
 		up, eng := &p.Lanes[e], &s.Engines[e]
 		up.Past.Add(node.Lanes[e].account(s.Now))
 		if node.Lanes[e].Idle == up.Period {
@@ -257,19 +252,9 @@ func (s *Scheduler) free(n int32) {
 			s.Nodes[g].Guest.Groups--
 		}
 	}
-	if node.Prev == none {
-		p.First = node.Next
-	} else {
-		s.Nodes[node.Prev].Next = node.Next
-	}
-	if node.Next != none {
-		s.Nodes[node.Next].Prev = node.Prev
-	}
+	*s.link(node.Parent, n) = node.Next
 	node.Kind = Free
 	s.Unused = append(s.Unused, n)
-	if node.Parent == root {
-		s.least = s.leastLimit()
-	}
 }
 
 // guestOf returns the guest at or above a node, none for the card.
@@ -289,34 +274,18 @@ func (s *Scheduler) isGroup(n int32) bool {
 	return c != none && s.Nodes[c].Kind == Channel
 }
 
-// follow is the node after n when the tree is walked from the top.
-func (s *Scheduler) follow(n int32, depth int) (next int32, at int) {
-	if c := s.Nodes[n].First; c != none {
-		return c, depth + 1
+// walk visits a node and all below it, from the top.
+func (s *Scheduler) walk(n int32, depth int, visit func(n int32, depth int)) {
+	visit(n, depth)
+	for c := s.Nodes[n].First; c != none; c = s.Nodes[c].Next {
+		s.walk(c, depth+1, visit)
 	}
-	return s.skip(n, depth)
-}
-
-// skip is the node after n and all below it.
-func (s *Scheduler) skip(n int32, depth int) (next int32, at int) {
-	for n != root {
-		if c := s.Nodes[n].Next; c != none {
-			return c, depth
-		}
-		n, depth = s.Nodes[n].Parent, depth-1
-	}
-	return none, 0
-}
-
-func (s *Scheduler) after(n int32) int32 {
-	next, _ := s.skip(n, 0)
-	return next
 }
 
 // barred reports whether a node or one above it gets no turns.
 func (s *Scheduler) barred(n int32, e int) bool {
 	for ; n != root; n = s.Nodes[n].Parent {
-		if s.Nodes[n].Block != 0 || s.Nodes[n].Lanes[e].Rests {
+		if s.Nodes[n].Block != 0 || s.rests(n, e) {
 			return true
 		}
 	}

@@ -1,9 +1,6 @@
 package sched
 
-import (
-	"slices"
-	"time"
-)
+import "time"
 
 // A request that is on the card has its turn until it ends, with two exceptions. One that waited
 // for a semaphore needs a turn when the semaphore is released, like one that is submitted. And one
@@ -27,16 +24,18 @@ func (s *Scheduler) counts(c int32) bool {
 	return !ch.Stalled && (ch.Hold == Granted || ch.Hold == Pausing)
 }
 
+// keepsBusy reports whether a node is a channel with requests that keep an engine busy.
+func (s *Scheduler) keepsBusy(c int32, e int) bool {
+	n := &s.Nodes[c]
+	return n.Kind == Channel && n.Lanes[e].Inflight > 0 && s.counts(c)
+}
+
 // setHold changes whether a channel waits for a semaphore, and whether its requests have a turn. The
 // expected time of requests that do not count is not charged.
 func (s *Scheduler) setHold(c int32, stalled bool, h Hold) {
 	ch := &s.Nodes[c].Chan
 	if ch.OnCard == 0 {
 		h = Granted
-	}
-	var able [MaxEngines]bool
-	for e := range s.Engines {
-		able[e] = s.able(c, e)
 	}
 	counted := s.counts(c)
 	ch.Stalled, ch.Hold = stalled, h
@@ -53,19 +52,12 @@ func (s *Scheduler) setHold(c int32, stalled bool, h Hold) {
 				eng.Progress = s.Now
 			}
 			eng.Off -= n
-			s.load(c, e)
 			s.expect(c, e, s.estimate(c, e, n))
 		default:
 			eng.Off += n
-			s.unload(c, e)
 			s.expect(c, e, -l.Pending)
 		}
-		if is := s.able(c, e); is != able[e] {
-			s.setAble(c, e, is)
-		}
-	}
-	for e := range s.Engines {
-		s.settle(c, e)
+		s.noteAble(c, e)
 	}
 }
 
@@ -80,7 +72,6 @@ func (s *Scheduler) Stall(now time.Duration, ch ID, on bool) {
 	h := s.Nodes[c].Chan.Hold
 	if !on && h == Granted && s.Nodes[c].Block&Dying == 0 {
 		h = Released
-		s.released = append(s.released, c)
 	}
 	s.setHold(c, on, h)
 }
@@ -96,11 +87,8 @@ func (s *Scheduler) Underway(now time.Duration, ch ID) {
 	s.Turn++
 	e := int(s.Nodes[c].Chan.Engine)
 	s.Nodes[c].Chan.Hold, s.Nodes[c].Chan.Seq = Paused, s.Turn
-	s.wasAble(c, e, func() { s.addInflight(c, e, 1) })
-	for m := c; m != none; m = s.Nodes[m].Parent {
-		s.Nodes[m].Lanes[e].Account.Entries++
-	}
-	s.settle(c, e)
+	s.addInflight(c, e, 1)
+	s.book(c, e, Account{Entries: 1})
 }
 
 // Paused reports that a channel that was to be paused has left the card's engines. A card that
@@ -115,12 +103,9 @@ func (s *Scheduler) Paused(now time.Duration, ch ID) {
 // unjust finds a channel that has to be paused: its requests can run and got no turn, or they have
 // had an engine for longer than their turn.
 func (s *Scheduler) unjust() int32 {
-	for len(s.released) > 0 {
-		i := lowest(s.released)
-		c := s.released[i]
-		s.released = slices.Delete(s.released, i, i+1)
+	for c := range s.Nodes {
 		if n := &s.Nodes[c]; n.Kind == Channel && n.Chan.Hold == Released && !n.Chan.Stalled {
-			return c
+			return int32(c)
 		}
 	}
 	for e := range s.Engines {
@@ -131,43 +116,31 @@ func (s *Scheduler) unjust() int32 {
 	return none
 }
 
-// lowest returns where the lowest number of a list is. The order of released and loaded is not part
-// of the state, so nothing may depend on it.
-func lowest(list []int32) (at int) {
-	for i, c := range list {
-		if c < list[at] {
-			at = i
-		}
-	}
-	return at
-}
-
 // overstays finds the first channel whose turn on an engine is over although its request has not
 // ended.
 func (s *Scheduler) overstays(e int) int32 {
 	slice := s.policy.slice(e)
-	if slice == 0 {
+	if slice == 0 || s.busy(e) == 0 {
 		return none
 	}
-	found := none
-	for _, c := range s.loaded[e] {
-		ch := &s.Nodes[c].Chan
+	for n := range s.Nodes {
+		c, ch := int32(n), &s.Nodes[n].Chan
 		switch end := ch.HeadFrom + slice; {
-		case ch.Hold == Pausing || s.Nodes[c].Block&Dying != 0 || found != none && c > found:
+		case !s.keepsBusy(c, e) || ch.Hold == Pausing || s.Nodes[c].Block&Dying != 0:
 		case s.Now < end:
 			s.Engines[e].Wake = min(s.Engines[e].Wake, end)
 		case !s.stays(c, e):
-			found = c
+			return c
 		}
 	}
-	return found
+	return none
 }
 
 // stays reports whether a channel on an engine keeps its turn.
 func (s *Scheduler) stays(c int32, e int) bool {
 	for m := c; m != root; m = s.Nodes[m].Parent {
 		p := s.Nodes[m].Parent
-		if l := &s.Nodes[m].Lanes[e]; l.Rests || l.Held || s.rules(p).yields(m, p, e) {
+		if s.rests(m, e) || s.Nodes[m].Lanes[e].Held || s.rules(p).yields(m, p, e) {
 			return false
 		}
 	}

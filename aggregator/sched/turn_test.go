@@ -84,7 +84,7 @@ func TestTimeWithoutEntries(t *testing.T) {
 		b.drain()
 		b.s.Stall(b.now, ch, true)
 		charge(5 * ms)
-		require.Zero(t, b.s.Counted().BadEvents+b.s.Counted().BadTimes)
+		require.Zero(t, b.s.Counts.BadEvents+b.s.Counts.BadTimes)
 		require.NoError(t, b.s.Twin())
 	}
 }
@@ -128,7 +128,7 @@ func TestOtherEngineThanExpected(t *testing.T) {
 		b := newFixture(t, c)
 		long := b.channel(t, b.node(t, sched.Card, sched.NodeConfig{}), 0)
 		short := b.channel(t, b.node(t, sched.Card, sched.NodeConfig{}), 1)
-		b.submit(long, 1)
+		b.submit(long, 2) // the second waits, and is no reason to pause the first
 		b.drain()
 		work := func() (paused bool) {
 			b.now += ms
@@ -171,7 +171,7 @@ func TestUnderway(t *testing.T) {
 		}
 		require.NotEmpty(t, trace, "%v: it got no turn", p)
 		b.s.Complete(b.now, sched.Done{Channel: second, Entries: 1})
-		require.Zero(t, b.s.Counted().BadEvents)
+		require.Zero(t, b.s.Counts.BadEvents)
 		require.NoError(t, b.s.Twin())
 	}
 }

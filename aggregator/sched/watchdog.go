@@ -92,15 +92,15 @@ func (s *Scheduler) leastLimit() time.Duration {
 
 // watchTimer is when the watchdog wants to look again.
 func (s *Scheduler) watchTimer() time.Duration {
-	t := never
+	t, least := never, s.leastLimit()
 	for e := range s.Engines {
 		eng := &s.Engines[e]
 		switch {
 		case eng.Watch.State == Stuck:
 		case eng.Watch.State != Quiet:
 			t = min(t, eng.Watch.Since+s.Config.Watchdog.Grace)
-		case s.busy(e) > 0 && s.least > 0:
-			t = min(t, max(eng.Progress+s.least, eng.Watch.Since))
+		case s.busy(e) > 0 && least > 0:
+			t = min(t, max(eng.Progress+least, eng.Watch.Since))
 		}
 	}
 	return t
@@ -112,17 +112,18 @@ const looksPerLimit = 16
 
 // watch looks for requests that run for too long.
 func (s *Scheduler) watch() {
+	least := s.leastLimit()
 	for e := range s.Engines {
 		eng := &s.Engines[e]
 		w := &eng.Watch
 		due := s.Now >= w.Since+s.Config.Watchdog.Grace
 		switch w.State {
 		case Quiet:
-			if s.busy(e) > 0 && s.least > 0 && s.Now >= max(eng.Progress+s.least, w.Since) {
+			if s.busy(e) > 0 && least > 0 && s.Now >= max(eng.Progress+least, w.Since) {
 				if c := s.suspect(e); c != none {
 					s.warn(c, e)
 				} else { // its guest has a longer limit, or the channel waits: check again soon
-					w.Since = s.Now + s.least/looksPerLimit + time.Millisecond
+					w.Since = s.Now + least/looksPerLimit + time.Millisecond
 				}
 			}
 		case Warned:
@@ -176,7 +177,7 @@ func (s *Scheduler) suspect(e int) int32 {
 // exceeds warns of a request whose engine time is over its limit. Others that had turns meanwhile
 // made progress, so that the engine is not late.
 func (s *Scheduler) exceeds(c int32, e int) {
-	if ch := &s.Nodes[c].Chan; ch.OnCard > 0 && s.least > 0 && ch.Run >= s.least && s.Engines[e].Watch.State == Quiet {
+	if ch := &s.Nodes[c].Chan; ch.OnCard > 0 && s.Engines[e].Watch.State == Quiet {
 		if limit := s.limit(c); limit > 0 && ch.Run >= limit {
 			s.warn(c, e)
 		}
@@ -187,7 +188,6 @@ func (s *Scheduler) warn(c int32, e int) {
 	group := s.Nodes[c].Parent
 	s.Engines[e].Watch = Watch{Warned, s.id(c), s.id(group), s.Now}
 	s.Nodes[group].Block |= Stopped
-	s.resettle(group)
 	s.alert(Warn, e)
 }
 
@@ -214,7 +214,6 @@ func (s *Scheduler) calm(e int) {
 	w := &s.Engines[e].Watch
 	if g := s.find(w.Group); g != none {
 		s.Nodes[g].Block &^= Stopped
-		s.resettle(g)
 	}
 	s.withdraw(w.Channel)
 	*w = Watch{}
@@ -282,7 +281,6 @@ func (s *Scheduler) offend(g int32) {
 	guest.Offences++
 	if c.Offences > 0 && guest.Offences >= c.Offences && s.Nodes[g].Block&Quarantined == 0 {
 		s.Nodes[g].Block |= Quarantined
-		s.resettle(g)
 		s.Alerts = append(s.Alerts, Alert{Kind: Quarantine, Guest: s.id(g)})
 	}
 }
@@ -300,6 +298,5 @@ func (s *Scheduler) Release(now time.Duration, guest ID) bool {
 		s.period(s.Nodes[n].Parent, e)
 		s.policy.arrive(n, e) // as after a time without work
 	}
-	s.resettle(n)
 	return true
 }

@@ -178,7 +178,7 @@ func (s *simulation) mix(run *Run) error {
 		run.Jain = sum * sum / (n * squares)
 	}
 	run.Efficiency = rig.Efficiency()
-	run.Counts, run.Ledger = rig.Sched.Counted(), rig.Sched.Ledger(rig.Now)
+	run.Counts, run.Ledger = rig.Sched.Counts, rig.Sched.Ledger(rig.Now)
 	return nil
 }
 

@@ -37,35 +37,24 @@ const stormVA = 0x1000_0000
 // inRAM has a channel whose submissions cost few traps.
 var inRAM = guest.ChannelConfig{RingRAM: true, PushRAM: true}
 
-func newStorm(t testing.TB, g *rig.Guest) *storm {
+func newStorm(t *testing.T, g *rig.Guest) *storm {
 	s := &storm{Guest: g, ch: g.Channel(1, inRAM)}
 	var err error
 	s.b, err = g.AllocVRAM(shadowpt.BigPage)
-	require.NoError(t, errors.Join(err, s.write(shadowpt.SmallEntries, 1), s.Space.Invalidate(), s.ch.Finish()))
+	require.NoError(t, errors.Join(err, s.write(), s.Space.Invalidate(), s.ch.Finish()))
 	return s
 }
 
-// write writes n entries, one in so many.
-func (s *storm) write(n, apart uint64) error {
+// write writes all entries of a table.
+func (s *storm) write() error {
 	s.round++
-	put := func(first, n uint64) error {
-		return s.Space.Put(stormVA+first*shadowpt.SmallPage, n*shadowpt.SmallPage, false, func(i uint64) uint64 {
-			return shadowpt.PTE{Valid: true, Addr: s.b.Addr + (first+i+s.round)%32*shadowpt.SmallPage}.Encode()
-		})
-	}
-	if apart == 1 {
-		return put(0, n)
-	}
-	for i := range n {
-		if err := put(i*apart, 1); err != nil {
-			return err
-		}
-	}
-	return nil
+	return s.Space.Put(stormVA, shadowpt.SmallEntries*shadowpt.SmallPage, false, func(i uint64) uint64 {
+		return shadowpt.PTE{Valid: true, Addr: s.b.Addr + (i+s.round)%32*shadowpt.SmallPage}.Encode()
+	})
 }
 
-func (s *storm) do(n, apart uint64) error {
-	return errors.Join(s.write(n, apart), s.Raw().Invalidate(uint32(s.Space.Directory()>>12<<4), 1<<31|1), s.ch.Submit(0))
+func (s *storm) do() error {
+	return errors.Join(s.write(), s.Raw().Invalidate(uint32(s.Space.Directory()>>12<<4), 1<<31|1), s.ch.Submit(0))
 }
 
 // TestTableWorkIsBounded: the table work done for a guest that writes tables, invalidates
@@ -81,7 +70,7 @@ func TestTableWorkIsBounded(t *testing.T) {
 	invalidates := stats.Invalidates.Load()
 	s.beside(t, func() error {
 		for stats.Shadow.ThrottleTime.Load() == 0 || stats.Shadow.TableWork.Load()-work < 4*tableMemory {
-			if err := storm.do(shadowpt.SmallEntries, 1); err != nil || time.Since(begin) > patience {
+			if err := storm.do(); err != nil || time.Since(begin) > patience {
 				return err
 			}
 		}
@@ -136,30 +125,6 @@ func TestDoorbellsAreCounted(t *testing.T) {
 				return nil
 			})
 			require.Equal(t, uint64(rounds*each), stats.Doorbells.Load()-before)
-		})
-	}
-}
-
-// BenchmarkTableWork shows the time for a byte of table work, by kind of work. All kinds
-// should take about the same, because one rate (limits.table-rate) bounds them.
-func BenchmarkTableWork(b *testing.B) {
-	for _, w := range []struct {
-		name, options string
-		n, apart      uint64
-	}{
-		{"one entry", mapped, 1, 1},
-		{"all entries of a table", mapped, shadowpt.SmallEntries, 1},
-		{"one entry of each page, trapped", "lazy incremental none off", shadowpt.SmallEntries / 512, 512},
-	} {
-		b.Run(w.name, func(b *testing.B) {
-			s := newStreet(b, w.options, func(o *aggregator.Options) { o.TableRate = 1 << 40 })
-			storm := newStorm(b, s.nuisance)
-			stats := s.nuisance.GPU.Stats()
-			work, took := stats.Shadow.TableWork.Load(), stats.Shadow.ShadowTime.Load()
-			for b.Loop() {
-				require.NoError(b, errors.Join(storm.do(w.n, w.apart), storm.ch.Finish()))
-			}
-			b.ReportMetric(float64(stats.Shadow.ShadowTime.Load()-took)/float64(stats.Shadow.TableWork.Load()-work), "ns/byte")
 		})
 	}
 }

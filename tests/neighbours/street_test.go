@@ -34,7 +34,7 @@ type street struct {
 }
 
 // newStreet makes a street of guests with these options. set, if not nil, changes limits.
-func newStreet(t testing.TB, name string, set func(*aggregator.Options)) *street {
+func newStreet(t *testing.T, name string, set func(*aggregator.Options)) *street {
 	t.Helper()
 	c, err := options.Find(name)
 	require.NoError(t, err)

@@ -123,26 +123,6 @@ func TestSharesFollowWeights(t *testing.T) {
 	}
 }
 
-// A guest with a cap gets no more than that part of the time, although the card is idle.
-func TestCap(t *testing.T) {
-	const limit = 0.25
-	s := newServer(t, sched.Default())
-	c := s.add("capped", sched.NodeConfig{})
-	lines := s.lines(c, time.Millisecond)
-	require.NoError(t, c.GPU.SetShare(sched.NodeConfig{Cap: limit * sched.FullCap}))
-	before, begin := s.used(c)[0], time.Now()
-	for range 200 {
-		require.NoError(t, c.request(c.ch, lines))
-	}
-	c.finish()
-	used, took := s.used(c)[0]-before, time.Since(begin)
-	cfg, _ := s.Agg.Schedule()
-	saved := time.Duration(2 * limit * float64(cfg.Credit.Period))
-	// The requests on the card may exceed the cap.
-	require.LessOrEqual(t, (used - saved).Seconds(), limit*took.Seconds()+0.05*used.Seconds(), "%v of %v", used, took)
-	checkLedger(t, s)
-}
-
 // checkLedger compares the ledger with the submissions: everything has ended and each node
 // has the sum of its children.
 func checkLedger(t *testing.T, s *server) {
@@ -154,46 +134,6 @@ func checkLedger(t *testing.T, s *server) {
 		require.Equal(t, a.Entries, a.Done+a.Dropped, c.GPU.Name())
 		require.GreaterOrEqual(t, a.Done+a.Dropped, int64(c.sent.Load()), c.GPU.Name())
 	}
-}
-
-// Policy, weights and caps change all the time while eight guests run. Each guest's fences
-// count what it submitted, and the card has done each request once.
-func TestLiveChanges(t *testing.T) {
-	s := newServer(t, sched.Default())
-	var lines []uint32
-	one := s.add("g0", sched.NodeConfig{})
-	each := s.lines(one, 100*time.Microsecond)
-	for i := range uint32(8) {
-		if i > 0 {
-			s.add(string('a'+rune(i)), sched.NodeConfig{})
-		}
-		lines = append(lines, each*(1+i))
-	}
-	launches := func() uint64 { return s.Card.Stats().Engine.Class(classM2MF).Launches.Load() }
-	count := func(sum func(*client) uint64) (n uint64) {
-		for _, c := range s.clients {
-			n += sum(c)
-		}
-		return n
-	}
-	sent := func(c *client) uint64 { return c.sent.Load() }
-	ended := func(c *client) uint64 { return c.ended.Load() }
-	done, submitted := launches(), count(sent)
-	run(t, s.clients, lines, func() {
-		for round := range 60 {
-			require.NoError(t, s.Agg.SetSchedule(withPolicy(sched.None+sched.Policy(round)%(sched.DFQ-sched.None+1))))
-			g := s.clients[round%len(s.clients)].GPU
-			require.NoError(t, g.SetShare(sched.NodeConfig{Weight: 1 + round*13, Cap: round % 3 * 300, Priority: round % 2}))
-			n := count(ended)
-			require.Eventually(t, func() bool { return count(ended) > n }, timeout, time.Millisecond)
-		}
-		for i := range s.clients { // clients with a low priority and a cap must end, too
-			require.NoError(t, s.clients[i].GPU.SetShare(sched.NodeConfig{}))
-		}
-	})
-	checkLedger(t, s)
-	require.Equal(t, count(sent), count(ended))
-	require.Equal(t, count(sent)-submitted, launches()-done, "lost, or done twice")
 }
 
 // A request that takes minutes does not stop another guest, and goes on: neither is it ended, nor
@@ -261,24 +201,4 @@ func TestManyReleased(t *testing.T) {
 			require.Zero(t, c.BadEvents+c.BadTimes, "%+v", c)
 		})
 	}
-}
-
-// The server answers a guest whose work waits for its turn: the guest's doorbells and
-// register reads do not wait.
-func TestGatedGuestIsAnswered(t *testing.T) {
-	s := newServer(t, sched.Default())
-	gated := s.add("gated", sched.NodeConfig{})
-	s.lines(gated, time.Millisecond) // a guest with short requests would go ahead
-	release := s.occupy()
-	before, _, _ := s.account(gated)
-	const many = 200
-	for range many {
-		require.NoError(t, gated.request(gated.ch, 1))
-		require.NoError(t, gated.Service()) // reads the interrupt registers
-	}
-	after, waiting, _ := s.account(gated)
-	require.GreaterOrEqual(t, waiting, many, "the work did not wait, so nothing is shown")
-	require.Equal(t, before.Done, after.Done)
-	release()
-	gated.finish()
 }

@@ -26,15 +26,15 @@ type Request struct {
 	Value   int  // which must be this or more
 	Signal  int  // semaphore that it raises by one at its end, plus one
 
-	came time.Duration
-	tag  int // of the submitter
+	came  time.Duration
+	burst *burst // of the submitter
 }
 
 // Completion is a request that ended.
 type Completion struct {
 	Channel, Engine   int
 	Came, Began, Done time.Duration
-	Tag               int
+	burst             *burst
 }
 
 // Card is the model.
@@ -63,7 +63,6 @@ type engine struct {
 
 type channel struct {
 	queue  []Request
-	head   int
 	dead   bool
 	paused bool
 	used   time.Duration // by its requests, but for the one that runs
@@ -91,14 +90,10 @@ func (c *Card) Push(now time.Duration, ch int, r Request) {
 	if k.dead {
 		return
 	}
-	if k.head > 64 && k.head*2 > len(k.queue) {
-		k.queue = append(k.queue[:0], k.queue[k.head:]...)
-		k.head = 0
-	}
 	r.came = c.now
 	k.queue = append(k.queue, r)
 	c.queued[r.Engine]++
-	if k.head == len(k.queue)-1 { // else the request follows the channel's own, which changes nothing
+	if len(k.queue) == 1 { // else the request follows the channel's own, which changes nothing
 		c.dispatch()
 	}
 }
@@ -111,12 +106,12 @@ func (c *Card) Release(now time.Duration, semaphore int) {
 }
 
 // Queued is how many requests of a channel have not ended.
-func (c *Card) Queued(ch int) int { return len(c.channels[ch].queue) - c.channels[ch].head }
+func (c *Card) Queued(ch int) int { return len(c.channels[ch].queue) }
 
 // Stalled reports whether a channel waits for a semaphore.
 func (c *Card) Stalled(ch int) bool {
 	k := &c.channels[ch]
-	return k.head < len(k.queue) && !c.passes(&k.queue[k.head])
+	return len(k.queue) > 0 && !c.passes(&k.queue[0])
 }
 
 // Running is the channel that an engine works for, -1 for none.
@@ -146,11 +141,11 @@ func (c *Card) dispatch() {
 				ch = 0
 			}
 			k := &c.channels[ch]
-			if k.paused || k.head >= len(k.queue) || k.queue[k.head].Engine != e || !c.passes(&k.queue[k.head]) || c.atWork(ch) {
+			if k.paused || len(k.queue) == 0 || k.queue[0].Engine != e || !c.passes(&k.queue[0]) || c.atWork(ch) {
 				continue
 			}
-			g.channel, g.last, g.began, g.end = ch, ch, c.now, c.now+k.queue[k.head].Busy
-			if k.queue[k.head].Endless {
+			g.channel, g.last, g.began, g.end = ch, ch, c.now, c.now+k.queue[0].Busy
+			if k.queue[0].Endless {
 				g.end = never
 			}
 			break
@@ -191,15 +186,15 @@ func (c *Card) Step(now time.Duration) []Completion {
 			continue
 		}
 		k := &c.channels[g.channel]
-		r := k.queue[k.head]
-		k.head++
+		r := k.queue[0]
+		k.queue = k.queue[1:]
 		c.queued[e]--
 		g.busy += g.end - g.began
 		k.used += g.end - g.began
 		if r.Signal > 0 {
 			c.semaphores[r.Signal-1]++
 		}
-		c.done = append(c.done, Completion{g.channel, e, r.came, g.began, g.end, r.tag})
+		c.done = append(c.done, Completion{g.channel, e, r.came, g.began, g.end, r.burst})
 		g.channel, g.end = -1, never
 	}
 	c.dispatch()
@@ -214,7 +209,7 @@ func (c *Card) Pause(now time.Duration, ch int) {
 	for e := range c.engines {
 		if g := &c.engines[e]; g.channel == ch && c.Interrupts {
 			ran := c.now - g.began
-			k.queue[k.head].Busy -= ran
+			k.queue[0].Busy -= ran
 			g.busy += ran
 			k.used += ran
 			g.channel, g.end = -1, never
@@ -260,10 +255,10 @@ func (c *Card) Abort(now time.Duration, ch int) (ran time.Duration, on int) {
 		}
 	}
 	k := &c.channels[ch]
-	for _, r := range k.queue[k.head:] {
+	for _, r := range k.queue {
 		c.queued[r.Engine]--
 	}
-	k.queue, k.head, k.dead = nil, 0, true
+	k.queue, k.dead = nil, true
 	c.dispatch()
 	return ran, on
 }

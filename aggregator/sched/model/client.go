@@ -1,7 +1,6 @@
 package model
 
 import (
-	"container/heap"
 	"fmt"
 	"time"
 
@@ -25,7 +24,6 @@ type Client struct {
 	flying    int      // bursts unfinished
 	wake      time.Duration
 	dies      time.Duration
-	heapPos   int  // in the heap of wakes
 	ended     bool // its load is
 	poison    bool // its next request is endless
 	waits     int  // semaphores of a chain
@@ -45,20 +43,14 @@ type line struct {
 	client  *Client
 	id      sched.ID
 	card    int
-	waiting []job // submitted, not forwarded
-	head    int
+	waiting []Request // submitted, not forwarded
 	stalled bool
 	closed  bool
 	paused  bool          // the scheduler waits until it is
 	charged time.Duration // of the card's Used
 }
 
-// job is a submitted request.
-type job struct {
-	r     Request
-	burst *burst
-}
-
+// burst is what one doorbell submitted.
 type burst struct {
 	client *Client
 	at     time.Duration
@@ -85,14 +77,12 @@ func (r *Rig) act(k *Client) error {
 			}
 		}
 	}
-	heap.Fix(&r.wakes, k.heapPos)
 	return nil
 }
 
 // ring submits a burst.
 func (r *Rig) ring(k *Client) error {
-	b := r.burst()
-	*b = burst{client: k, at: r.Now}
+	b := &burst{client: k, at: r.Now}
 	var added [Engines]int
 	for range k.load.Burst {
 		q, ok := k.source.Next()
@@ -108,18 +98,17 @@ func (r *Rig) ring(k *Client) error {
 		if err != nil {
 			return err
 		}
-		req := Request{Engine: e, Busy: q.Busy, Endless: k.poison, Wait: k.waits, Signal: k.signals}
+		req := Request{Engine: e, Busy: q.Busy, Endless: k.poison, Wait: k.waits, Signal: k.signals, burst: b}
 		if k.poison = false; k.waits > 0 {
 			k.chained++
 			req.Value = k.chained
 		}
-		l.waiting = append(l.waiting, job{req, b})
+		l.waiting = append(l.waiting, req)
 		b.left++
 		added[e]++
 		k.Stats.Submitted++
 	}
 	if b.left == 0 {
-		r.bursts = append(r.bursts, b)
 		return nil
 	}
 	k.flying++
@@ -137,16 +126,6 @@ func (r *Rig) ring(k *Client) error {
 		}
 	}
 	return nil
-}
-
-func (r *Rig) burst() *burst {
-	last := len(r.bursts) - 1
-	if last < 0 {
-		return new(burst)
-	}
-	b := r.bursts[last]
-	r.bursts = r.bursts[:last]
-	return b
 }
 
 // offer submits n entries more.
@@ -196,14 +175,12 @@ func (r *Rig) restart(k *Client) error {
 	for e, l := range k.channels {
 		if l != nil {
 			if e == Graphics {
-				r.fluid.want(k, l.head-len(l.waiting))
+				r.fluid.want(k, -len(l.waiting))
 			}
-			for range len(l.waiting) - l.head {
-				b := l.waiting[l.head].burst
-				l.head++
-				r.finish(b)
+			for _, q := range l.waiting {
+				r.finish(q.burst)
 			}
-			l.closed = true
+			l.waiting, l.closed = nil, true
 			r.Sched.Remove(r.Now, l.id)
 			r.Card.Resume(r.Now, l.card) // what it has there ends
 			k.channels[e] = nil
@@ -228,7 +205,6 @@ func (r *Rig) finish(b *burst) {
 	if b.left--; b.left > 0 {
 		return
 	}
-	r.bursts = append(r.bursts, b)
 	k.flying--
 	if !k.ended {
 		k.wake = min(k.wake, r.Now+k.load.Think)
@@ -237,33 +213,6 @@ func (r *Rig) finish(b *burst) {
 
 // next is when a client does something by itself.
 func (k *Client) next() time.Duration { return min(k.wake, k.dies) }
-
-// wakeHeap is clients by when they act.
-type wakeHeap []*Client
-
-func (h wakeHeap) Len() int { return len(h) }
-func (h wakeHeap) Less(i, j int) bool {
-	a, b := h[i], h[j]
-	if a.next() != b.next() {
-		return a.next() < b.next()
-	}
-	return a.Name < b.Name
-}
-func (h wakeHeap) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].heapPos, h[j].heapPos = i, j
-}
-func (h *wakeHeap) Push(v any) {
-	k := v.(*Client)
-	k.heapPos = len(*h)
-	*h = append(*h, k)
-}
-func (h *wakeHeap) Pop() any {
-	old := *h
-	k := old[len(old)-1]
-	*h = old[:len(old)-1]
-	return k
-}
 
 // Finished reports whether a client's load has ended and all of it is done.
 func (k *Client) Finished() bool { return k.ended && k.flying == 0 }

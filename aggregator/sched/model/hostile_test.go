@@ -103,7 +103,7 @@ func TestStorm(t *testing.T) {
 		require.True(t, sc.Remove(time.Duration(i)*ms, id))
 	}
 	require.Equal(t, c.Limits.Creations, made)
-	require.EqualValues(t, 1000-made, sc.Counted().Storms)
+	require.EqualValues(t, 1000-made, sc.Counts.Storms)
 	_, err = sc.AddNode(3*s, g, sched.NodeConfig{})
 	require.NoError(t, err, "later it may again")
 }
@@ -172,7 +172,7 @@ func TestRunaway(t *testing.T) {
 		require.Greater(t, r.Clients[1].Stats.Done-before[0], 600, "%v: its sibling continues", p)
 		require.Greater(t, r.Clients[2].Stats.Done-before[1], 900, "%v: so does the other guest", p)
 		require.Greater(t, driven.Stats.Done-before[2], 500, "%v: and the other channel of its process", p)
-		require.EqualValues(t, 1, r.Sched.Counted().Runaways)
+		require.EqualValues(t, 1, r.Sched.Counts.Runaways)
 		checkLedger(t, r)
 	}
 }
@@ -225,7 +225,7 @@ func TestUnresponsiveCard(t *testing.T) {
 		steps := r.Steps
 		require.NoError(t, r.Run(100*s))
 		require.Equal(t, map[sched.AlertKind]int{sched.Warn: 1, sched.Abort: 1, sched.Reset: 1}, kinds, p)
-		require.EqualValues(t, 1, r.Sched.Counted().Stuck)
+		require.EqualValues(t, 1, r.Sched.Counts.Stuck)
 		require.Less(t, r.Steps-steps, 3000, "%v: it spins", p)
 		r.Card.Unresponsive = false
 		require.NoError(t, r.Run(102*s))
@@ -246,11 +246,11 @@ func TestSemaphoreBetweenGroups(t *testing.T) {
 		require.NoError(t, err)
 		r.Chain(r.Clients[0], r.Clients[1]) // each request of the first waits for one of the second
 		require.NoError(t, r.Run(20*s))
-		t.Logf("%v: %d, %d, %d; %d samples spoilt", p, r.Clients[0].Stats.Done, r.Clients[1].Stats.Done, r.Clients[2].Stats.Done, r.Sched.Counted().Spoilt)
+		t.Logf("%v: %d, %d, %d; %d samples spoilt", p, r.Clients[0].Stats.Done, r.Clients[1].Stats.Done, r.Clients[2].Stats.Done, r.Sched.Counts.Spoilt)
 		require.Greater(t, r.Clients[0].Stats.Done, 1000, "%v: deadlock", p)
 		require.Greater(t, r.Clients[2].Stats.Done, 5000, "%v", p)
 		if p == sched.DFQ {
-			require.NotZero(t, r.Sched.Counted().Spoilt, "no sample met the wait, so this proves nothing")
+			require.NotZero(t, r.Sched.Counts.Spoilt, "no sample met the wait, so this proves nothing")
 		}
 		checkLedger(t, r)
 	}

@@ -44,7 +44,7 @@ func flooded(t *testing.T, p sched.Policy, length, after, late time.Duration, in
 	}
 	a, _ := r.Sched.Account(r.Now, flood, 0)
 	checkLedger(t, r)
-	require.Zero(t, r.Sched.Counted().BadEvents+r.Sched.Counted().BadTimes)
+	require.Zero(t, r.Sched.Counts.BadEvents+r.Sched.Counts.BadTimes)
 	return 100 * float64(a.Busy) / float64(r.Card.Busy(0)), standstill
 }
 
@@ -106,7 +106,7 @@ func TestLongRequest(t *testing.T) {
 			require.True(t, r.Clients[0].Finished(), "it goes on until its end")
 			require.Zero(t, r.Clients[0].Stats.Aborted)
 			checkLedger(t, r)
-			require.Zero(t, r.Sched.Counted().BadEvents+r.Sched.Counted().BadTimes)
+			require.Zero(t, r.Sched.Counts.BadEvents+r.Sched.Counts.BadTimes)
 		}
 		r, err := model.NewRig(config(p), guests(process("long", &throttle.Load{Busy: 5 * s, Requests: 1}), process("victim", busy(ms))), 1)
 		require.NoError(t, err)
@@ -132,7 +132,7 @@ func TestLimitIsEngineTime(t *testing.T) {
 		require.NoError(t, r.Run(1500*ms))
 		require.Equal(t, 1, r.Clients[0].Stats.Aborted, p)
 		require.Zero(t, r.Clients[1].Stats.Aborted, p)
-		require.EqualValues(t, 1, r.Sched.Counted().Runaways)
+		require.EqualValues(t, 1, r.Sched.Counts.Runaways)
 	}
 }
 

@@ -20,7 +20,7 @@ func (r *Rig) Drive(ch sched.ID, length time.Duration, ahead int, until time.Dur
 	k.channels[Graphics] = line
 	r.assignChannel(line)
 	r.byID[ch] = line
-	r.push(k)
+	r.all = append(r.all, k)
 	return k
 }
 

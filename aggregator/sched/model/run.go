@@ -1,8 +1,8 @@
 package model
 
 import (
-	"container/heap"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/umbra-gpu/umbra/aggregator/sched"
@@ -25,10 +25,9 @@ type Rig struct {
 	Steps      int // of the simulation
 	MostOnCard int // requests at once, of the graphics engine
 
-	// OnForward and OnAlert are called with the scheduler's decisions, if set. An alert
-	// that is not handled is done: the channel is aborted.
-	OnForward func(now time.Duration, f sched.Forward)
-	OnAlert   func(a sched.Alert) (handled bool)
+	// OnAlert is called with the scheduler's alerts, if set. One that is not handled is done: the
+	// channel is aborted.
+	OnAlert func(a sched.Alert) (handled bool)
 
 	// Late is the time between two looks at the channels that wait for a semaphore. Zero sees every
 	// change at once.
@@ -44,12 +43,9 @@ type Rig struct {
 	lines  []*line // by the card's channel
 	free   []int   // channels of the card
 	byID   map[sched.ID]*line
-	wakes  wakeHeap
+	all    []*Client // the clients, and those that tests drive
 	fluid  fluid
 	seed   uint64
-	bursts []*burst // done, to be used again
-	onTags []*burst // of the requests on the card, by their tags
-	tags   []int    // that no request on the card has
 }
 
 // NewRig sets a mix on a card that a scheduler of this configuration shares.
@@ -68,7 +64,7 @@ func NewRig(c sched.Config, m Mix, seed uint64) (*Rig, error) {
 			return nil, err
 		}
 	}
-	r.fluid.clients = r.Clients
+	r.fluid.clients, r.all = r.Clients, slices.Clone(r.Clients)
 	return r, nil
 }
 
@@ -109,20 +105,19 @@ func (r *Rig) add(n *Node, parent, guest sched.ID, prefix string, above int, mer
 			k.dies = n.Load.Start + n.Load.Life
 		}
 		r.Clients = append(r.Clients, k)
-		r.push(k)
 	}
 	return nil
 }
-
-func (r *Rig) push(k *Client) { heap.Push(&r.wakes, k) }
 
 // Run advances the time to until.
 func (r *Rig) Run(until time.Duration) error {
 	for {
 		r.Steps++
-		for len(r.wakes) > 0 && r.wakes[0].next() <= r.Now {
-			if err := r.act(r.wakes[0]); err != nil {
-				return err
+		for _, k := range r.all {
+			if k.next() <= r.Now {
+				if err := r.act(k); err != nil {
+					return err
+				}
 			}
 		}
 		next := until
@@ -143,8 +138,8 @@ func (r *Rig) Run(until time.Duration) error {
 		if r.Card.Interrupts && r.onCard > 0 {
 			next = min(next, r.charge)
 		}
-		if len(r.wakes) > 0 {
-			next = min(next, r.wakes[0].next())
+		for _, k := range r.all {
+			next = min(next, k.next())
 		}
 		next = max(next, r.Now)
 		r.fluid.advance(r, next)
@@ -180,9 +175,6 @@ func (r *Rig) Dispatch() {
 			}
 			break
 		}
-		if r.OnForward != nil {
-			r.OnForward(r.Now, f)
-		}
 		l := r.byID[f.Channel]
 		if f.Pause {
 			r.Card.Pause(r.Now, l.card)
@@ -193,20 +185,14 @@ func (r *Rig) Dispatch() {
 		r.Card.Resume(r.Now, l.card)
 		l.paused = false
 		for range f.Entries {
-			j := l.waiting[l.head]
-			l.head++
-			l.client.Stats.forwarded++
-			j.r.tag = r.tag(j.burst)
+			q := l.waiting[0]
+			l.waiting = l.waiting[1:]
 			if k := l.client; k.load.Alone > 0 && f.Engine == Graphics && r.Sched.Sampling(Graphics) == k.Node {
-				j.r.Busy = k.load.Alone // an entry's pushbuffer can be written until it is fetched
+				q.Busy = k.load.Alone // an entry's pushbuffer can be written until it is fetched
 			}
-			r.Card.Push(r.Now, l.card, j.r)
+			r.Card.Push(r.Now, l.card, q)
 			r.onCard += 1 - f.Engine
 			r.MostOnCard = max(r.MostOnCard, r.onCard)
-		}
-		if l.head > 256 && l.head*2 > len(l.waiting) {
-			l.waiting = l.waiting[:copy(l.waiting, l.waiting[l.head:])]
-			l.head = 0
 		}
 	}
 	for {
@@ -261,17 +247,6 @@ func (r *Rig) reportPaused(l *line) {
 	r.Sched.Paused(r.Now, l.id)
 }
 
-// tag identifies a request on the card.
-func (r *Rig) tag(b *burst) int {
-	if last := len(r.tags) - 1; last >= 0 {
-		t := r.tags[last]
-		r.tags, r.onTags[t] = r.tags[:last], b
-		return t
-	}
-	r.onTags = append(r.onTags, b)
-	return len(r.onTags) - 1
-}
-
 // abort takes a client's channel off the card, as an aggregator does.
 func (r *Rig) abort(l *line) {
 	ran, e := r.Card.Abort(r.Now, l.card)
@@ -289,7 +264,6 @@ func (r *Rig) abort(l *line) {
 		r.fluid.want(l.client, -l.client.wants)
 	}
 	l.client.wake, l.client.dies = never, never
-	heap.Fix(&r.wakes, l.client.heapPos)
 	r.Dispatch()
 }
 
@@ -302,8 +276,6 @@ func (r *Rig) complete(d Completion) {
 	}
 	r.onCard -= 1 - d.Engine
 	r.Sched.Complete(r.Now, sched.Done{Channel: l.id, Engine: d.Engine, Entries: 1, Busy: busy})
-	b := r.onTags[d.Tag]
-	r.tags = append(r.tags, d.Tag)
 	k := l.client
 	if d.Engine == Graphics {
 		r.fluid.want(k, -1)
@@ -314,11 +286,10 @@ func (r *Rig) complete(d Completion) {
 	k.Stats.Done++
 	k.Stats.Busy[d.Engine] += d.Done - d.Began
 	k.Stats.Last = d.Done
-	k.Stats.note(d.Done - b.at)
-	r.finish(b)
+	k.Stats.note(d.Done - d.burst.at)
+	r.finish(d.burst)
 	r.vacate(l)
 	r.reportPaused(l)
-	heap.Fix(&r.wakes, k.heapPos)
 	if k.Stats.refused > 0 && !l.closed {
 		k.Stats.refused--
 		l.offer(r, 1)

@@ -23,7 +23,6 @@ type Stats struct {
 	Lag        time.Duration
 	Behind     time.Duration // now; below zero it is ahead
 
-	forwarded int
 	refused   int
 	latencies []time.Duration
 	idealAt   time.Duration // when it last got work

@@ -120,7 +120,7 @@ func TestPhases(t *testing.T) {
 	for _, n := range []int{8, 2, 4, 16, 32, 64} {
 		c := config(sched.DFQ)
 		r := run(t, c, guests(model.Node{Name: "g", Count: n, Load: busy(ms)}), 60*s)
-		spent := r.Sched.Phases(r.Now, model.Graphics)
+		spent := r.Sched.Engines[model.Graphics].DFQ.Spent
 		samples := float64(spent[sched.Sample]+spent[sched.Settle]) / float64(r.Now)
 		drain := float64(spent[sched.Drain]) / float64(r.Now)
 		t.Logf("%2d groups: %.1f %% in samples, %.1f %% in drains", n, 100*samples, 100*drain)
@@ -130,5 +130,5 @@ func TestPhases(t *testing.T) {
 		require.LessOrEqual(t, drain, 0.08)
 	}
 	alone := run(t, config(sched.DFQ), guests(process("g", busy(ms))), 10*s)
-	require.Zero(t, alone.Sched.Phases(alone.Now, model.Graphics)[sched.Sample], "no other group to compare with")
+	require.Zero(t, alone.Sched.Engines[model.Graphics].DFQ.Spent[sched.Sample], "no other group to compare with")
 }

@@ -3,7 +3,6 @@
 package throttle
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -46,42 +45,24 @@ func (l *Load) Check(at string) error {
 	if l.CopyBusy == 0 {
 		l.CopyBusy = l.Busy
 	}
-	d := func(v time.Duration) string { return v.String() }
-	for _, b := range []struct {
-		field    string
-		v        time.Duration
-		min, max time.Duration
-	}{
-		{"busy", l.Busy, time.Microsecond, time.Minute},
-		{"busy-most", l.BusyMost, 0, time.Minute},
-		{"think", l.Think, 0, time.Hour},
-		{"copy-busy", l.CopyBusy, time.Microsecond, time.Minute},
-		{"start", l.Start, 0, time.Hour},
-		{"stop", l.Stop, 0, time.Hour},
-		{"life", l.Life, 0, time.Hour},
-		{"alone", l.Alone, 0, time.Minute},
-	} {
-		if b.v < b.min || b.v > b.max {
-			return &sched.Error{Field: at + b.field, Value: d(b.v), Reason: fmt.Sprintf("must be %v to %v", b.min, b.max)}
-		}
+	least := time.Duration(0)
+	if l.BusyMost != 0 {
+		least = l.Busy
 	}
-	for _, b := range []struct {
-		field       string
-		v, min, max int
-	}{
-		{"burst", l.Burst, 1, 1 << 16},
-		{"ahead", l.Ahead, 1, 1 << 10},
-		{"copies", l.Copies, 0, 1000},
-		{"requests", l.Requests, 0, 1 << 30},
-	} {
-		if b.v < b.min || b.v > b.max {
-			return &sched.Error{Field: at + b.field, Value: fmt.Sprint(b.v), Reason: fmt.Sprintf("must be %d to %d", b.min, b.max)}
-		}
-	}
-	if l.BusyMost != 0 && l.BusyMost < l.Busy {
-		return &sched.Error{Field: at + "busy-most", Value: d(l.BusyMost), Reason: fmt.Sprintf("must be busy (%v) or more", l.Busy)}
-	}
-	return nil
+	return sched.First(
+		sched.Within(at+"busy", l.Busy, time.Microsecond, time.Minute),
+		sched.Within(at+"busy-most", l.BusyMost, least, time.Minute),
+		sched.Within(at+"think", l.Think, 0, time.Hour),
+		sched.Within(at+"copy-busy", l.CopyBusy, time.Microsecond, time.Minute),
+		sched.Within(at+"start", l.Start, 0, time.Hour),
+		sched.Within(at+"stop", l.Stop, 0, time.Hour),
+		sched.Within(at+"life", l.Life, 0, time.Hour),
+		sched.Within(at+"alone", l.Alone, 0, time.Minute),
+		sched.Within(at+"burst", l.Burst, 1, 1<<16),
+		sched.Within(at+"ahead", l.Ahead, 1, 1<<10),
+		sched.Within(at+"copies", l.Copies, 0, 1000),
+		sched.Within(at+"requests", l.Requests, 0, 1<<30),
+	)
 }
 
 // Request is one that is drawn.

@@ -56,7 +56,7 @@ func TestDefaults(t *testing.T) {
 func TestErrors(t *testing.T) {
 	for want, l := range map[string]throttle.Load{
 		"x.busy: 0s: must be 1µs to 1m0s":             {},
-		"x.busy-most: 500µs: must be busy (1ms)":      {Busy: ms, BusyMost: ms / 2},
+		"x.busy-most: 500µs: must be 1ms to 1m0s":     {Busy: ms, BusyMost: ms / 2},
 		"x.think: -1ms: must be 0s to 1h0m0s":         {Busy: ms, Think: -ms},
 		"x.copies: 1001: must be 0 to 1000":           {Busy: ms, Copies: 1001},
 		"x.burst: -1: must be 1 to 65536":             {Busy: ms, Burst: -1},
