@@ -65,17 +65,7 @@ func newGuest(a *Aggregator, index int, cfg GuestConfig, e vram.Extents, share c
 type roomGuest struct{ *Guest }
 
 // Wrote implements memory.Watcher: it is called after each trapped write to the guest's VRAM.
-func (r roomGuest) Wrote(addr, n uint64) {
-	if !r.shadows.Wrote(addr, n) {
-		return
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.state.Pending.Entries {
-		r.state.Pending.Entries = true
-		r.wake.Broadcast()
-	}
-}
+func (r roomGuest) Wrote(addr, n uint64) { r.shadows.Wrote(addr, n) }
 
 // CountBadPut implements gate.Guest.
 func (r roomGuest) CountBadPut() { r.stats.BadPut.Add(1) }
@@ -164,15 +154,11 @@ func (g *Guest) Shadow() shadowpt.Policy { return g.shadows.Policy() }
 
 // SetShadow changes the policy. It returns when the shadows follow it; the guest notices
 // nothing.
-func (g *Guest) SetShadow(p shadowpt.Policy) error {
-	if err := p.Check(); err != nil {
-		return err
-	}
+func (g *Guest) SetShadow(p shadowpt.Policy) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.state.Pending.Policy = &p
 	g.await()
-	return nil
 }
 
 // MapDMA makes m the memory at the guest's bus address addr. Entries that name it become

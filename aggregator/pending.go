@@ -20,7 +20,6 @@ type Requests struct {
 	Count        uint32
 	Invalidate   shadow.Dirs
 	Invalidating bool             // the guest polls for an invalidate that was not deferred
-	Entries      bool             // apply eagerly written table entries
 	Policy       *shadowpt.Policy // change how shadows are maintained
 }
 
@@ -45,7 +44,7 @@ func (g *Guest) idle() bool { return g.state.Pending.empty() && g.work.current.e
 
 func (t *Requests) empty() bool {
 	return t.Bind.Empty() && t.Preempt.Empty() && t.Doorbells.Empty() && !t.Runlist && !t.Reset &&
-		!t.Schedule && !t.Invalidate.Any() && !t.Entries && t.Policy == nil
+		!t.Schedule && !t.Invalidate.Any() && t.Policy == nil
 }
 
 // doorbellsOnly reports whether there are only doorbells: no register polls for those.

@@ -41,7 +41,7 @@ type Count struct {
 
 // Counts returns every counter of the guest and its rooms, without times.
 func (s *GuestStats) Counts() (list []Count) {
-	for _, stats := range []any{s, &s.FIFO, &s.Shadow, &s.Windows} {
+	for _, stats := range []any{s, &s.FIFO, &s.FIFO.Faults, &s.Shadow, &s.Windows} {
 		v := reflect.ValueOf(stats).Elem()
 		for i := range v.NumField() {
 			if n, ok := v.Field(i).Addr().Interface().(*atomic.Uint64); ok {

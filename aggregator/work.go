@@ -5,7 +5,6 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator/fault"
 	"github.com/umbra-gpu/umbra/aggregator/fifo"
-	"github.com/umbra-gpu/umbra/aggregator/shadow"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
@@ -196,14 +195,11 @@ func (g *Guest) refreshShadows(t *Requests) {
 	if t.Policy != nil {
 		g.follow(*t.Policy)
 	}
-	due := t.Invalidate.Any()
-	switch {
-	case t.Entries:
-		g.shadows.Update(shadow.All)
-	case due:
-		g.shadows.Update(t.Invalidate)
+	if !t.Invalidate.Any() {
+		return
 	}
-	if due && g.channels.Stale() { // eagerly applied entries wait for their invalidate
+	g.shadows.Update(t.Invalidate)
+	if g.channels.Stale() {
 		g.channels.Invalidate()
 	}
 }

@@ -1,7 +1,5 @@
 package shadowpt
 
-import "fmt"
-
 // Sync selects when a guest's changes to its tables reach the card.
 type Sync uint8
 
@@ -11,12 +9,10 @@ const (
 	SyncLazy Sync = iota
 	// SyncFlush updates shadows at each TLB invalidate.
 	SyncFlush
-	// SyncEager is SyncFlush, and applies each trapped write of an entry immediately.
-	SyncEager
 )
 
 // Syncs are the names of each Sync.
-var Syncs = [...]string{SyncLazy: "lazy", SyncFlush: "flush", SyncEager: "eager"}
+var Syncs = [...]string{SyncLazy: "lazy", SyncFlush: "flush"}
 
 func (s Sync) String() string { return Syncs[s] }
 
@@ -42,26 +38,9 @@ type Policy struct {
 	Scan Scan
 }
 
-// Policies lists every valid combination. Eager applies single writes, which a full scan
-// does not track.
+// Policies lists every combination.
 func Policies() []Policy {
 	return []Policy{
-		{SyncFlush, ScanFull}, {SyncLazy, ScanFull},
-		{SyncFlush, ScanIncremental}, {SyncLazy, ScanIncremental}, {SyncEager, ScanIncremental},
+		{SyncFlush, ScanFull}, {SyncLazy, ScanFull}, {SyncFlush, ScanIncremental}, {SyncLazy, ScanIncremental},
 	}
-}
-
-// Check reports whether the combination is valid.
-func (p Policy) Check() error {
-	list := ""
-	for _, c := range Policies() {
-		if c == p {
-			return nil
-		}
-		if list != "" {
-			list += ", "
-		}
-		list += fmt.Sprintf("%v with %v", c.Sync, c.Scan)
-	}
-	return fmt.Errorf("%v does not go with %v; possible are %s", p.Sync, p.Scan, list)
 }

@@ -83,8 +83,7 @@ func TestLinesOfAWrite(t *testing.T) {
 		at := rapid.Uint64Range(0, (pages+1)*shadowpt.SmallPage).Draw(t, "at")
 		n := rapid.OneOf(rapid.Uint64Range(0, 200), rapid.Uint64Range(0, pages*shadowpt.SmallPage),
 			rapid.Just(uint64(math.MaxUint64))).Draw(t, "n")
-		changed := tr.Wrote(at, n)
-		hit := false
+		tr.Wrote(at, n)
 		for p := range uint64(pages) {
 			want := uint64(0)
 			for line := range uint64(64) {
@@ -94,9 +93,7 @@ func TestLinesOfAWrite(t *testing.T) {
 				}
 			}
 			require.Equal(t, want, tr.Written(p), "page %d", p)
-			hit = hit || want != 0
 		}
-		require.Equal(t, hit, changed)
 	})
 }
 

@@ -51,15 +51,13 @@ const (
 	allLines = math.MaxUint64
 )
 
-// mark records a write to some lines of a page. It does so even if they are marked already: the
-// atomic operation orders the write before it for the goroutine that takes the marks.
-func (w *Watch) mark(page, lines uint64) (table bool) {
-	if !w.tables.has(page) {
-		return false
+// mark records a write to some lines of a page, if a table lies there. It does so even if they are
+// marked already: the atomic operation orders the write before it for the goroutine that takes the marks.
+func (w *Watch) mark(page, lines uint64) {
+	if w.tables.has(page) {
+		w.lines[page].Or(lines)
+		w.marked.add(page)
 	}
-	w.lines[page].Or(lines)
-	w.marked.add(page)
-	return true
 }
 
 // mayDiffer has a bit for each page of page's word that may have changed since it was last examined.
@@ -77,29 +75,30 @@ func (w *Watch) written(page uint64) (lines uint64) {
 	return w.lines[page].Swap(0)
 }
 
-// Wrote records that n bytes of the guest's VRAM at addr were written, and reports whether
-// a table lies there. Addresses outside the VRAM are ignored.
-func (w *Watch) Wrote(addr, n uint64) (table bool) {
+// Wrote records that n bytes of the guest's VRAM at addr were written. Addresses outside the VRAM
+// are ignored.
+func (w *Watch) Wrote(addr, n uint64) {
 	if n == 0 || addr/SmallPage >= w.pages {
-		return false
+		return
 	}
 	end := addr + min(n-1, w.pages*SmallPage-1-addr) // the last byte
 	first, last := addr/SmallPage, end/SmallPage
 	from := uint64(allLines) << (addr % SmallPage / lineSize)
 	to := uint64(allLines) >> (63 - end%SmallPage/lineSize)
 	if first == last {
-		return w.mark(first, from&to)
+		w.mark(first, from&to)
+		return
 	}
-	table = w.mark(first, from)
+	w.mark(first, from)
 	for p := first + 1; p < last; {
 		if p%64 == 0 && w.tables.word(p) == 0 { // skip 64 pages without tables
 			p += 64
 			continue
 		}
-		table = w.mark(p, allLines) || table
+		w.mark(p, allLines)
 		p++
 	}
-	return w.mark(last, to) || table
+	w.mark(last, to)
 }
 
 // Untrapped records whether the guest can write n bytes of its VRAM at addr, in whole

@@ -161,21 +161,3 @@ func (t *Mappings) At(addr uint64, write bool) (*Mapping, uint64) {
 	}
 	return &m.Mapping, addr - m.addr
 }
-
-// UnmappedDMA counts a card's accesses to bus addresses that are not mapped, or not for a write. Equal
-// ones in a row count once. Any goroutine may use it.
-type UnmappedDMA struct {
-	N    atomic.Uint64
-	Last atomic.Pointer[string]
-}
-
-// Note counts an access.
-func (s *UnmappedDMA) Note(addr uint64, write bool) {
-	at := fmt.Sprintf("read at %#x", addr)
-	if write {
-		at = fmt.Sprintf("write at %#x", addr)
-	}
-	if last := s.Last.Swap(&at); last == nil || *last != at { // before the count: who sees the count finds it
-		s.N.Add(1)
-	}
-}

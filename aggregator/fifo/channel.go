@@ -87,7 +87,7 @@ func (ch *Channel) Completed(engines uint32) { ch.fifo.guest.Completed(engines) 
 func (ch *Channel) MMUFault(f gf100.MMUFault) {
 	ch.fifo.stats.MMUFaults.Add(1)
 	if f.Report != "" {
-		ch.fifo.stats.programFault(f.Report)
+		ch.fifo.stats.NoteProgram(f.Report)
 	}
 	f.Inst = ch.Inst
 	ch.fifo.guest.Failed(ch, report.Error{MMU: &f})
@@ -117,7 +117,7 @@ func (ch *Channel) PBDMAError(e gf100.PBDMAError) {
 func (ch *Channel) GraphTrap(t gf100.GraphTrap) {
 	ch.fifo.stats.EngineErrors.Add(1)
 	if t.Intr&gf100.GraphIntrTrap != 0 {
-		ch.fifo.stats.programFault(t.Report)
+		ch.fifo.stats.NoteProgram(t.Report)
 	}
 	t.Inst = ch.Inst
 	ch.fifo.guest.Failed(ch, report.Error{Graph: &t})

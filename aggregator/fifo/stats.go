@@ -9,22 +9,15 @@ import (
 // Stats counts what happens to a guest's channels. Any goroutine may read them. The tag count or
 // rule is the name of a counter, and help describes it to users.
 type Stats struct {
-	Binds            atomic.Uint64          `count:"binds" help:"Channels that the guest created and the card accepted."`
-	Unbinds          atomic.Uint64          `count:"unbinds" help:"Channels that ended."`
-	MMUFaults        atomic.Uint64          `count:"mmu_faults" help:"Accesses of channels to addresses without a page; the guest's log names the channel."`
-	PBDMAErrors      atomic.Uint64          `count:"pbdma_errors" help:"Invalid pushbuffers or ring entries, and software methods, which a driver handles itself and which are harmless."`
-	EngineErrors     atomic.Uint64          `count:"engine_errors" help:"Methods that an engine refused, because the program uses a feature that this card does not have, and programs that it stopped."`
-	ProgramFaults    atomic.Uint64          `count:"program_faults" help:"Programs that were stopped, because they did what they must not; the log says what and where."`
-	LastProgramFault atomic.Pointer[string] // what the last of them did
-	UnmappedDMA      card.UnmappedDMA       // of channels, in the guest's bus addresses
-	CardTimeout      atomic.Uint64          `count:"card_timeouts" help:"Card operations for this guest that timed out; on a busy machine add processors, on an idle one report a bug."`
-	BadInstance      atomic.Uint64          `rule:"bad_instance" help:"Channels whose instance block is outside the guest's memory."`
-	BadUSERD         atomic.Uint64          `rule:"bad_userd" help:"Channels whose USERD page is outside the guest's memory."`
-	OverQuota        atomic.Uint64          `rule:"over_quota" help:"Channels that were refused, because the guest has too many, too little memory for their tables, or created too many in a second; raise channels, tables or limits.creations if it needs them."`
-}
+	Binds        atomic.Uint64 `count:"binds" help:"Channels that the guest created and the card accepted."`
+	Unbinds      atomic.Uint64 `count:"unbinds" help:"Channels that ended."`
+	MMUFaults    atomic.Uint64 `count:"mmu_faults" help:"Accesses of channels to addresses without a page; the guest's log names the channel."`
+	PBDMAErrors  atomic.Uint64 `count:"pbdma_errors" help:"Invalid pushbuffers or ring entries, and software methods, which a driver handles itself and which are harmless."`
+	EngineErrors atomic.Uint64 `count:"engine_errors" help:"Methods that an engine refused, because the program uses a feature that this card does not have, and programs that it stopped."`
+	CardTimeout  atomic.Uint64 `count:"card_timeouts" help:"Card operations for this guest that timed out; on a busy machine add processors, on an idle one report a bug."`
+	BadInstance  atomic.Uint64 `rule:"bad_instance" help:"Channels whose instance block is outside the guest's memory."`
+	BadUSERD     atomic.Uint64 `rule:"bad_userd" help:"Channels whose USERD page is outside the guest's memory."`
+	OverQuota    atomic.Uint64 `rule:"over_quota" help:"Channels that were refused, because the guest has too many, too little memory for their tables, or created too many in a second; raise channels, tables or limits.creations if it needs them."`
 
-// programFault counts a program that was stopped.
-func (s *Stats) programFault(report string) {
-	s.LastProgramFault.Store(&report) // before the count: who sees the count finds it
-	s.ProgramFaults.Add(1)
+	card.Faults
 }

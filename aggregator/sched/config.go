@@ -9,7 +9,8 @@ import (
 // compute, and copy engines.
 const MaxEngines = 4
 
-// Config is how a card is shared. All of it may change under load.
+// Config is how a card is shared. All of it may change under load. Beside their names in JSON, fields
+// have the tags of package cmd/config, where a user may set them.
 type Config struct {
 	Policy Policy `json:"policy"`
 
@@ -35,33 +36,33 @@ type Config struct {
 
 // CreditConfig configures the policies credit and band, and caps under any policy.
 type CreditConfig struct {
-	Period time.Duration `json:"period_ns"` // how often credit is given
+	Period time.Duration `json:"period_ns" yaml:"period" placeholder:"TIME" default:"30ms" live:"" validate:"min=1ms,max=1s" help:"Credit and band: interval at which guests get credit."`
 }
 
 // BandConfig configures the policy band.
 type BandConfig struct {
-	Window time.Duration `json:"window_ns"` // over which use is measured
-	Grace  time.Duration `json:"grace_ns"`  // how long the card waits for a node that used less
+	Window time.Duration `json:"window_ns" yaml:"window" placeholder:"TIME" default:"1s" live:"" validate:"min=10ms,max=1m" help:"Band: time over which use is measured."`
+	Grace  time.Duration `json:"grace_ns" yaml:"grace" placeholder:"TIME" default:"500us" live:"" validate:"min=0s,max=10ms" help:"Band: time for which the card waits for the guest that had the last turn and used less. 0s: it does not wait."`
 }
 
 // TimesliceConfig configures the policy timeslice.
 type TimesliceConfig struct {
-	Slice time.Duration `json:"slice_ns"`
+	Slice time.Duration `json:"slice_ns" yaml:"slice" placeholder:"TIME" default:"16ms" live:"" validate:"min=100us,max=1s" help:"Timeslice: length of a slice, and time after which a request is paused if others wait."`
 }
 
 // DFQConfig configures the policy dfq.
 type DFQConfig struct {
-	Slice   time.Duration `json:"slice_ns"`    // of each group while it is sampled
-	Factor  int           `json:"factor"`      // length of the free run, in times of all sampling
-	FreeRun time.Duration `json:"free_run_ns"` // its length, if not zero
-	Model   bool          `json:"model"`       // charge what samples foretell, not what was used
+	Slice   time.Duration `json:"slice_ns" yaml:"slice" placeholder:"TIME" default:"5ms" live:"" validate:"min=100us,max=1s" help:"DFQ: time for which each process has the card to itself while it is measured, and after which a request that delays others is paused."`
+	Factor  int           `json:"factor" yaml:"factor" placeholder:"N" default:"5" live:"" validate:"min=1,max=1000" help:"DFQ: length of the free run of all processes, as a multiple of all the slices before it."`
+	FreeRun time.Duration `json:"free_run_ns" yaml:"free-run" name:"free-run" placeholder:"TIME" default:"0s" live:"" validate:"min=0s,max=10s" help:"DFQ: length of the free run of all processes. 0s: by the factor."`
+	Model   bool          `json:"model" yaml:"model" default:"false" live:"" negatable:"" help:"DFQ: charge what the slices foretell instead of what was used, as published. A guest can cheat it."`
 }
 
 // WatchdogConfig is about requests that do not end.
 type WatchdogConfig struct {
-	Limit    time.Duration `json:"limit_ns"` // of one request, unless the guest has its own; 0 is none
-	Grace    time.Duration `json:"grace_ns"` // between two steps of the escalation
-	Offences int           `json:"offences"` // that a guest may have within a minute; 0 is any number
+	Limit    time.Duration `json:"limit_ns" kong:"-"` // of one request, unless the guest has its own; 0 is none
+	Grace    time.Duration `json:"grace_ns" yaml:"grace" placeholder:"TIME" default:"1s" live:"" validate:"min=1us,max=10m" help:"Time for which a request over limits.request keeps the engine before its channel is ended, and the longest time that ending it may take."`
+	Offences int           `json:"offences" yaml:"offences" placeholder:"N" default:"3" live:"" validate:"min=0,max=1048576" help:"Requests over limits.request within a minute after which a guest is quarantined. 0: never."`
 }
 
 // LimitsConfig bounds what a guest can make the scheduler keep.

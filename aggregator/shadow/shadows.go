@@ -101,11 +101,8 @@ func (sh *Shadows) setPolicy(p shadowpt.Policy) {
 	sh.state.Policy = p
 }
 
-// Wrote notes a trapped write to the guest's VRAM, and reports whether it calls for an update:
-// it hit a table, and the policy is eager.
-func (sh *Shadows) Wrote(addr, n uint64) bool {
-	return sh.tracker.Wrote(addr, n) && sh.Policy().Sync == shadowpt.SyncEager
-}
+// Wrote notes a trapped write to the guest's VRAM.
+func (sh *Shadows) Wrote(addr, n uint64) { sh.tracker.Wrote(addr, n) }
 
 // Untrapped notes that the guest can, or can no longer, write n bytes of VRAM without a trap.
 func (sh *Shadows) Untrapped(addr, n uint64, on bool) { sh.tracker.Untrapped(addr, n, on) }

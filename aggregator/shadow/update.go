@@ -16,8 +16,7 @@ func (sh *Shadows) Begin() {
 	}
 }
 
-// Update updates the shadows that v names, each once a round. If v names none, it updates all:
-// eagerly applied entries may be in any.
+// Update updates the shadows that v names, each once a round.
 func (sh *Shadows) Update(v Dirs) {
 	which := sh.due(v)
 	remapped := sh.takeRemapped(sh.following || len(which) == len(sh.spaces))

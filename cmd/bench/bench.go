@@ -44,8 +44,8 @@ type scenario struct {
 	inMachine   func(l *life)               // nil is none
 }
 
-// scenarios in their order. The last one ends a machine.
-var scenarios = []scenario{probe, doorbell, submit, copies, contexts, program, tables, growth, crowd, traps, openCL, suspend}
+// scenarios in their order.
+var scenarios = []scenario{probe, doorbell, submit, copies, contexts, program, tables, growth, crowd, traps, openCL}
 
 // measured returns the names of the scenarios that are measured in the places that the options name.
 func (o *Options) measured() (names []string) {

@@ -13,7 +13,6 @@ import (
 
 var copies = scenario{
 	name: "copy", about: "each engine copies from the guest's memory to VRAM and back; copy-ratio is the time by that of a plain copy() of the same bytes",
-	inMachine: (*life).copies,
 	cases: func(quick bool) (out []testCase) {
 		for _, n := range pick(quick, []uint64{4 << 10, 1 << 20}, []uint64{4 << 10, 64 << 10, 1 << 20, 16 << 20, 64 << 20}) {
 			for _, e := range guest.CopyEngines {

@@ -15,11 +15,6 @@ var openCL = scenario{
 	inMachine: (*life).openCL,
 }
 
-var suspend = scenario{
-	name: "suspend", about: "the guest powers off; its driver saves what VRAM would lose",
-	inMachine: (*life).poweroff,
-}
-
 // mesa is the version of Debian's Mesa that OpenCL programs run with.
 const mesa = "25"
 
@@ -58,7 +53,7 @@ type life struct {
 	out    *record
 }
 
-// life boots a kernel on a set-up, measures the scenarios that are asked for, and powers off.
+// life boots a kernel on a set-up, measures the scenarios that are asked for.
 func (r *run) life(ctx context.Context, kernel string, s *setup, out *record) (err error) {
 	server, err := open(ctx, s, common)
 	if err != nil {

@@ -33,7 +33,6 @@ var setups = []setup{
 	{name: "naive", sync: "flush", scan: "full", barMap: "none", tableRate: unlimited, about: "GPUvm's full virtualization: every access is trapped, each TLB invalidate scans all tables"},
 	{name: "naive+lazy", asked: true, sync: "lazy", scan: "full", barMap: "none", tableRate: unlimited, about: "naive, but tables are scanned before the next submission that can use them"},
 	{name: "naive+incremental", asked: true, sync: "flush", scan: "incremental", barMap: "none", tableRate: unlimited, about: "naive, but only changed entries are scanned"},
-	{name: "naive+eager", asked: true, sync: "eager", scan: "incremental", barMap: "none", tableRate: unlimited, about: "naive+incremental, and each trapped write of an entry is applied at once"},
 	{name: "naive+map", asked: true, sync: "flush", scan: "full", barMap: "all", tableRate: unlimited, about: "naive, but the guest maps BAR1, BAR3, PRAMIN and the ROM"},
 	{name: "trapped", sync: "lazy", scan: "incremental", barMap: "none", about: "lazy and incremental, every access is trapped"},
 	{name: "all", sync: "lazy", scan: "incremental", barMap: "all", about: "lazy and incremental, and the guest maps what it can; the default of umbra serve"},

@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
-	"strings"
 
-	"github.com/umbra-gpu/umbra/cmd/config"
 	"github.com/umbra-gpu/umbra/cmd/lab/proto"
 )
 
@@ -58,23 +56,6 @@ func (l *life) submit() {
 	})
 }
 
-// copies measures the engines at two sizes, by the guest's clock. The guest verifies what it copies.
-func (l *life) copies() {
-	for _, size := range []uint32{4 << 10, 1 << 20} {
-		for _, engine := range []string{proto.CmdM2MF, proto.CmdCE} {
-			name := fmt.Sprintf("size=%v/engine=%s", config.Size(size), strings.ToUpper(engine))
-			call(l, name, engine, proto.CopyArgs{Bytes: size}, func(t *take, r *proto.CopyResult) {
-				var all int64
-				for _, c := range r.Cases {
-					all += c.NS
-					t.metric(strings.ReplaceAll(c.Name, " ", "-")+"-B/s", float64(c.Bytes)/float64(c.NS)*1e9)
-				}
-				t.each = float64(all)
-			})
-		}
-	}
-}
-
 // onDevice is how a program says how long its device worked, in milliseconds.
 var onDevice = regexp.MustCompile(`([0-9.]+) ms on the device`)
 
@@ -90,9 +71,4 @@ func (l *life) openCL() {
 			t.metric("program-ns", float64(r.NS))
 		})
 	}
-}
-
-// poweroff shuts the guest down. Its driver saves what VRAM would lose.
-func (l *life) poweroff() {
-	l.measure("poweroff", func(t *take) { t.phase("", func() { must(l.vm.Poweroff(l.ctx)) }) })
 }

@@ -146,8 +146,7 @@ func (c *Config) Check() error {
 		return err
 	}
 	if len(c.GPUs) == 0 {
-		g := GPU{Shadow: c.Shadow} // what umbra gpu add starts from
-		return errors.Join(g.checkShadow(c.Where(syncKey)), c.fitNames(nil))
+		return c.fitNames(nil)
 	}
 	if c.Socket != "" {
 		return &Error{c.Where("socket"), c.Socket, "gives the whole card to one guest, but " + c.GPUs[0].at + " shares it; remove one of them"}

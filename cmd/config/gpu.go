@@ -36,27 +36,16 @@ type Share struct {
 
 // Shadow is how the page tables of a guest become the card's.
 type Shadow struct {
-	Sync string `yaml:"sync" placeholder:"WHEN" default:"lazy" live:"" validate:"oneof=eager flush lazy" help:"When shadow page tables follow the guest's: eager at each entry that the guest writes, flush at each TLB invalidate, lazy before the next work that could see a change."`
-	Scan string `yaml:"scan" placeholder:"HOW" default:"incremental" live:"" validate:"oneof=full incremental" help:"How the server finds changed entries: full reads all tables, incremental reads what the guest wrote. Eager needs incremental."`
+	Sync string `yaml:"sync" placeholder:"WHEN" default:"lazy" live:"" validate:"oneof=flush lazy" help:"When shadow page tables follow the guest's: flush at each TLB invalidate, lazy before the next work that could see a change."`
+	Scan string `yaml:"scan" placeholder:"HOW" default:"incremental" live:"" validate:"oneof=full incremental" help:"How the server finds changed entries: full reads all tables, incremental reads what the guest wrote."`
 }
 
-// syncKey is the key that an error about a pair of shadow policies names.
-const syncKey = "shadow.sync"
-
 // Policy is what package shadowpt calls it.
-func (s *Shadow) Policy() (shadowpt.Policy, error) {
-	p := shadowpt.Policy{
+func (s *Shadow) Policy() shadowpt.Policy {
+	return shadowpt.Policy{
 		Sync: shadowpt.Sync(slices.Index(shadowpt.Syncs[:], s.Sync)),
 		Scan: shadowpt.Scan(slices.Index(shadowpt.Scans[:], s.Scan)),
 	}
-	return p, p.Check()
-}
-
-func (g *GPU) checkShadow(where string) error {
-	if _, err := g.Shadow.Policy(); err != nil {
-		return &Error{Where: where, Reason: err.Error()}
-	}
-	return nil
 }
 
 var gpuName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
@@ -164,11 +153,7 @@ func (c *Config) complete(e entry) (g GPU, err error) {
 		errs = append(errs, &Error{g.Where("guaranteed"), fmt.Sprint(g.Guaranteed), fmt.Sprintf("more than its %d channels (%s)", g.Channels, g.Where("channels"))})
 	}
 	g.Tables = cmp.Or(g.Tables, tablesFor(g.VRAM))
-	where := g.Where(syncKey)
-	if !g.Given(syncKey) && c.Given(syncKey) {
-		where = c.Where(syncKey)
-	}
-	return g, errors.Join(append(errs, g.checkShadow(where))...)
+	return g, errors.Join(errs...)
 }
 
 // Change returns the GPU with options changed as keys and values say:
@@ -196,9 +181,6 @@ func (g GPU) Change(text string, scheduled bool) (GPU, error) {
 		return g, err
 	}
 	changed.settings = slices.Concat(g.settings, settings)
-	if err := changed.checkShadow(at + ": " + syncKey); err != nil {
-		return g, err
-	}
 	return changed, nil
 }
 

@@ -26,7 +26,7 @@ profiles:
 gpus:
   - {name: a, socket: a.sock, vram: 512MiB}
   - {name: b, profile: small, socket: b.sock, temperature: 30}
-  - {name: c, shadow: {sync: eager, scan: incremental}, weight: 7, msi: true, profile: small, socket: c.sock}
+  - {name: c, shadow: {sync: lazy, scan: incremental}, weight: 7, msi: true, profile: small, socket: c.sock}
 `, "name=d,socket=d.sock,vram=64MiB,tpcs=4,4,msi=false")
 	require.NoError(t, err)
 	a, b, g, d := c.GPUs[0], c.GPUs[1], c.GPUs[2], c.GPUs[3]
@@ -39,7 +39,7 @@ gpus:
 	require.Equal(t, CardTime{50, 80, 0, GuestLimits{Request: RequestLimit(sched.Forever)}, usual.Processes}, b.CardTime)
 	require.Equal(t, Shadow{"flush", "full"}, b.Shadow)
 	require.Equal(t, []any{30, false, Counts{2, 2}}, []any{b.Temperature, b.MSI, b.TPCs})
-	require.Equal(t, []any{70, true, 7, Shadow{"eager", "incremental"}}, []any{g.Temperature, g.MSI, g.Weight, g.Shadow})
+	require.Equal(t, []any{70, true, 7, Shadow{"lazy", "incremental"}}, []any{g.Temperature, g.MSI, g.Weight, g.Shadow})
 	require.Equal(t, []any{70, false, Counts{4, 4}}, []any{d.Temperature, d.MSI, d.TPCs})
 	require.Equal(t, "f.yaml:5:25: profiles[0].vram", b.Where("vram"))
 	require.Equal(t, "f.yaml:9:5: gpus[2].temperature", g.Where("temperature"))
@@ -100,7 +100,6 @@ func TestGPUErrors(t *testing.T) {
 		{"socket: c.sock\n" + a, `f.yaml:1:9: socket: c.sock: gives the whole card to one guest, but f.yaml:3:3: gpus[0] shares it; remove one of them`},
 		{many, `f.yaml:35:3: gpus[32]: is GPU 33, and at most 32 share the card (--guests (or limits.guests in the file))`},
 		{"gpus:\n- {name: a/b, socket: a.sock, vram: 128MiB}\n", `f.yaml:2:10: gpus[0].name: a/b: may have letters, digits and . _ -, begins with a letter or digit, and has at most 64 of them`},
-		{"shadow: {sync: eager, scan: full}\ncontrol: c\n", `f.yaml:1:16: shadow.sync: eager does not go with full; possible are flush with full, lazy with full, flush with incremental, lazy with incremental, eager with incremental`},
 		{"gpus:\n" + gpu("channels: 8, guaranteed: 9"), `f.yaml:2:67: gpus[0].guaranteed: 9: more than its 8 channels (f.yaml:2:52: gpus[0].channels)`},
 		{"gpus:\n- {name: a, socket: a.sock, vram: 64MiB, channels: 100}\n" + gpu("channels: 29"), `f.yaml:3:52: gpus[1].channels: 29: does not fit: of the card's 128 channels 28 are left; ask for fewer, or give other GPUs fewer; 2 GPUs can have channels=64 each`},
 		{"gpus:\n- {name: a, socket: a.sock, vram: 64MiB, channels: 128}\n- {name: b, socket: b.sock, vram: 64MiB}\n", `f.yaml:3:3: gpus[1].channels: the other GPUs have all of the card's 128 channels; give other GPUs fewer; 2 GPUs can have channels=64 each`},
@@ -176,7 +175,7 @@ func TestChange(t *testing.T) {
 	c, err := read("", "name=a,socket=a.sock,vram=64MiB,weight=7")
 	require.NoError(t, err)
 	g := c.GPUs[0]
-	for _, text := range []string{"weight=9,vram=128MiB", "weight=9,shadow.snyc=lazy", "shadow.sync=eager,shadow.scan=full"} {
+	for _, text := range []string{"weight=9,vram=128MiB", "weight=9,shadow.snyc=lazy", "weight=9,shadow.sync=eager"} {
 		after, err := g.Change(text, true)
 		require.ErrorAs(t, err, new(*Error), text)
 		require.Equal(t, g, after)

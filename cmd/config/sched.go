@@ -15,44 +15,14 @@ import (
 
 // Scheduler is how virtual GPUs take turns on the card.
 type Scheduler struct {
-	Policy    string        `yaml:"policy" placeholder:"NAME" default:"auto" live:"" validate:"oneof=auto off none fifo credit band timeslice dfq" help:"How guests take turns on the card. off: there is no scheduler. none: no turns, but accounts. fifo: in the order of submission. credit: fair shares by weight. band: as credit, and the card waits a moment for a guest that used less. timeslice: one guest at a time, for a slice. dfq: fair shares from measurements in between. auto: credit with several GPUs or a control socket, else off."`
-	Depth     int           `yaml:"depth" placeholder:"N" default:"1" live:"" validate:"min=1,max=64" help:"Requests on one engine at once. Higher values hide submission latency, but another guest's request may run first."`
-	Slice     time.Duration `yaml:"slice" placeholder:"TIME" default:"2ms" live:"" validate:"min=100us,max=1s" help:"Credit and band: time after which a request is paused if others wait and have a better claim."`
-	Credit    Credit        `yaml:"credit" embed:"" prefix:"credit-"`
-	Band      Band          `yaml:"band" embed:"" prefix:"band-"`
-	Timeslice Timeslice     `yaml:"timeslice" embed:"" prefix:"timeslice-"`
-	DFQ       DFQ           `yaml:"dfq" embed:"" prefix:"dfq-"`
-	Watchdog  Watchdog      `yaml:"watchdog" embed:"" prefix:"watchdog-"`
-}
-
-// Credit is of the policies credit and band.
-type Credit struct {
-	Period time.Duration `yaml:"period" placeholder:"TIME" default:"30ms" live:"" validate:"min=1ms,max=1s" help:"Credit and band: interval at which guests get credit."`
-}
-
-// Band is of the policy band.
-type Band struct {
-	Window time.Duration `yaml:"window" placeholder:"TIME" default:"1s" live:"" validate:"min=10ms,max=1m" help:"Band: time over which use is measured."`
-	Grace  time.Duration `yaml:"grace" placeholder:"TIME" default:"500us" live:"" validate:"min=0s,max=10ms" help:"Band: time for which the card waits for the guest that had the last turn and used less. 0s: it does not wait."`
-}
-
-// Timeslice is of the policy timeslice.
-type Timeslice struct {
-	Slice time.Duration `yaml:"slice" placeholder:"TIME" default:"16ms" live:"" validate:"min=100us,max=1s" help:"Timeslice: length of a slice, and time after which a request is paused if others wait."`
-}
-
-// DFQ is of the policy dfq.
-type DFQ struct {
-	Slice   time.Duration `yaml:"slice" placeholder:"TIME" default:"5ms" live:"" validate:"min=100us,max=1s" help:"DFQ: time for which each process has the card to itself while it is measured, and after which a request that delays others is paused."`
-	Factor  int           `yaml:"factor" placeholder:"N" default:"5" live:"" validate:"min=1,max=1000" help:"DFQ: length of the free run of all processes, as a multiple of all the slices before it."`
-	FreeRun time.Duration `yaml:"free-run" name:"free-run" placeholder:"TIME" default:"0s" live:"" validate:"min=0s,max=10s" help:"DFQ: length of the free run of all processes. 0s: by the factor."`
-	Model   bool          `yaml:"model" default:"false" live:"" negatable:"" help:"DFQ: charge what the slices foretell instead of what was used, as published. A guest can cheat it."`
-}
-
-// Watchdog is about requests that do not end.
-type Watchdog struct {
-	Grace    time.Duration `yaml:"grace" placeholder:"TIME" default:"1s" live:"" validate:"min=1us,max=10m" help:"Time for which a request over limits.request keeps the engine before its channel is ended, and the longest time that ending it may take."`
-	Offences int           `yaml:"offences" placeholder:"N" default:"3" live:"" validate:"min=0,max=1048576" help:"Requests over limits.request within a minute after which a guest is quarantined. 0: never."`
+	Policy    string                `yaml:"policy" placeholder:"NAME" default:"auto" live:"" validate:"oneof=auto off none fifo credit band timeslice dfq" help:"How guests take turns on the card. off: there is no scheduler. none: no turns, but accounts. fifo: in the order of submission. credit: fair shares by weight. band: as credit, and the card waits a moment for a guest that used less. timeslice: one guest at a time, for a slice. dfq: fair shares from measurements in between. auto: credit with several GPUs or a control socket, else off."`
+	Depth     int                   `yaml:"depth" placeholder:"N" default:"1" live:"" validate:"min=1,max=64" help:"Requests on one engine at once. Higher values hide submission latency, but another guest's request may run first."`
+	Slice     time.Duration         `yaml:"slice" placeholder:"TIME" default:"2ms" live:"" validate:"min=100us,max=1s" help:"Credit and band: time after which a request is paused if others wait and have a better claim."`
+	Credit    sched.CreditConfig    `yaml:"credit" embed:"" prefix:"credit-"`
+	Band      sched.BandConfig      `yaml:"band" embed:"" prefix:"band-"`
+	Timeslice sched.TimesliceConfig `yaml:"timeslice" embed:"" prefix:"timeslice-"`
+	DFQ       sched.DFQConfig       `yaml:"dfq" embed:"" prefix:"dfq-"`
+	Watchdog  sched.WatchdogConfig  `yaml:"watchdog" embed:"" prefix:"watchdog-"`
 }
 
 // QueueLimits bound what one guest can make the scheduler do.
@@ -112,11 +82,8 @@ func (s *Schedule) Config() (*sched.Config, error) {
 		return nil, err
 	}
 	out.Depth, out.Slice = s.Depth, s.Slice
-	out.Credit = sched.CreditConfig(s.Credit)
-	out.Band = sched.BandConfig(s.Band)
-	out.Timeslice = sched.TimesliceConfig(s.Timeslice)
-	out.DFQ = sched.DFQConfig(s.DFQ)
-	out.Watchdog = sched.WatchdogConfig{Limit: s.Limits.Request, Grace: s.Watchdog.Grace, Offences: s.Watchdog.Offences}
+	out.Credit, out.Band, out.Timeslice, out.DFQ, out.Watchdog = s.Credit, s.Band, s.Timeslice, s.DFQ, s.Watchdog
+	out.Watchdog.Limit = s.Limits.Request
 	out.Limits.Queued, out.Limits.Creations = s.Limits.Queued, s.Limits.Creations
 	return &out, out.Check()
 }

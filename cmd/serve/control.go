@@ -209,16 +209,12 @@ func (s *Server) Set(name string, r api.SetRequest) (out api.GPU, err error) {
 	if err != nil {
 		return out, refused(err)
 	}
-	policy, err := g.Shadow.Policy()
-	if err == nil {
-		err = e.Virtual.Guest.SetShadow(policy)
+	if s.scheduled {
+		if err := e.Virtual.Guest.SetShare(g.CardTime.Node()); err != nil {
+			return out, refused(err)
+		}
 	}
-	if err == nil && s.scheduled {
-		err = e.Virtual.Guest.SetShare(g.CardTime.Node())
-	}
-	if err != nil {
-		return out, refused(err)
-	}
+	e.Virtual.Guest.SetShadow(g.Shadow.Policy())
 	e.options.Store(&g)
 	out = s.status(e, s.ledger())
 	out.Changes = s.changes("GPU", config.Settings(was), config.Settings(&g), "gpu", name, "options", r.Options)

@@ -35,6 +35,7 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/aggregator/passthrough"
 	"github.com/umbra-gpu/umbra/mmio"
 	"github.com/umbra-gpu/umbra/vfiouser"
@@ -64,7 +65,7 @@ type Device struct {
 	client *hostSide       // of the connection, or nil
 	maps   mappable        // what the client may map
 	shown  *aperture.Stats // of mapped windows, all clients together
-	faults *cardFaults     // nil if the card does not count them
+	faults *card.Faults    // nil if the card does not count them
 	log    *slog.Logger    // also of errors that have no place in a reply
 	asked  bool            // the client's windows were opened, or could not be
 	traps  traps
@@ -281,7 +282,10 @@ func (h *hostSide) again() {
 // is kept for the next client, who is refused while the last one could still reach it.
 func NewPassThrough(c passthrough.Card, cfg passthrough.Config) *Device {
 	f := passthrough.New(c, cfg)
-	d := &Device{fn: f, maps: f, shown: f.Stats(), faults: faultsOf(c), log: slog.New(slog.DiscardHandler), admit: f.CloseWindows, panicked: func(string, any) {}}
+	d := &Device{fn: f, maps: f, shown: f.Stats(), log: slog.New(slog.DiscardHandler), admit: f.CloseWindows, panicked: func(string, any) {}}
+	if s, ok := c.(interface{ Stats() *soft.Stats }); ok {
+		d.faults = &s.Stats().Faults
+	}
 	d.plug = func(h *hostSide) {
 		if h == nil {
 			f.DetachHost()

@@ -5,12 +5,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
-
-	"github.com/umbra-gpu/umbra/aggregator"
-	"github.com/umbra-gpu/umbra/aggregator/card"
-	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 )
 
 // logInterval is the time between two polls of the counters.
@@ -47,26 +42,6 @@ func logEvents(log *slog.Logger, endpoints func() []*Endpoint) (stop func()) {
 	}
 }
 
-// cardFaults counts what stops channels and is the server's to report.
-type cardFaults struct {
-	programs    *atomic.Uint64
-	lastProgram *atomic.Pointer[string]
-	unmappedDMA *card.UnmappedDMA
-}
-
-// faultsOf returns those of a card that has a report for each.
-func faultsOf(c any) *cardFaults {
-	if s, ok := c.(interface{ Stats() *soft.Stats }); ok {
-		return &cardFaults{&s.Stats().ProgramFaults, &s.Stats().LastProgramFault, &s.Stats().UnmappedDMA}
-	}
-	return nil
-}
-
-func guestFaults(g *aggregator.Guest) *cardFaults {
-	s := &g.Stats().FIFO
-	return &cardFaults{&s.ProgramFaults, &s.LastProgramFault, &s.UnmappedDMA}
-}
-
 // logEvents logs what is new since the last call.
 func (e *Endpoint) logEvents(log *slog.Logger) {
 	e.logMu.Lock()
@@ -76,13 +51,13 @@ func (e *Endpoint) logEvents(log *slog.Logger) {
 		e.logGuestLocked(log)
 	}
 	if f := e.Device.faults; f != nil {
-		total := f.programs.Load()
+		total := f.ProgramFaults.Load()
 		if n := e.newLocked("program_faults", total); n > 0 {
-			log.Warn("a program was stopped", "count", n, "total", total, "last", *f.lastProgram.Load())
+			log.Warn("a program was stopped", "count", n, "total", total, "last", *f.LastProgramFault.Load())
 		}
-		total = f.unmappedDMA.N.Load()
+		total = f.UnmappedDMA.N.Load()
 		if n := e.newLocked("unmapped_dma", total); n > 0 {
-			log.Warn("the GPU accessed a bus address that its client does not share", "count", n, "total", total, "last", *f.unmappedDMA.Last.Load())
+			log.Warn("the GPU accessed a bus address that its client does not share", "count", n, "total", total, "last", *f.UnmappedDMA.Last.Load())
 		}
 	}
 	for _, x := range e.inexact() {

@@ -47,14 +47,10 @@ func cardOf(c *config.Config) (soft.Config, error) {
 
 // GPUOf is the virtual GPU that the options describe.
 func GPUOf(g *config.GPU) (GPUConfig, error) {
-	shadow, err := g.Shadow.Policy()
-	if err != nil {
-		return GPUConfig{}, err
-	}
 	face, err := faceOf(&g.Face, g.VRAM, g.Where)
 	return GPUConfig{
 		Share: aggregator.GuestConfig{
-			Name: g.Name, VRAM: uint64(g.VRAM), Channels: g.Channels, Guaranteed: g.Guaranteed, Tables: uint64(g.Tables), Shadow: shadow,
+			Name: g.Name, VRAM: uint64(g.VRAM), Channels: g.Channels, Guaranteed: g.Guaranteed, Tables: uint64(g.Tables), Shadow: g.Shadow.Policy(),
 			Map: g.BARMap, Share: g.CardTime.Node(), Group: g.CardTime.Grouping(),
 		},
 		Device: face, Socket: g.Socket, Options: *g,

@@ -35,7 +35,7 @@ func NewVirtual(a *aggregator.Aggregator, share aggregator.GuestConfig, cfg devm
 	}
 	gpu.Connect(guest)
 	v := &Virtual{GPU: gpu, Guest: guest}
-	v.Device = &Device{fn: gpu, maps: v, shown: &guest.Stats().Windows.Mapped, faults: guestFaults(guest), plug: v.plug, admit: v.admit, panicked: v.panicked, log: slog.New(slog.DiscardHandler)}
+	v.Device = &Device{fn: gpu, maps: v, shown: &guest.Stats().Windows.Mapped, faults: &guest.Stats().FIFO.Faults, plug: v.plug, admit: v.admit, panicked: v.panicked, log: slog.New(slog.DiscardHandler)}
 	return v, nil
 }
 

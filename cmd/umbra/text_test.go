@@ -111,9 +111,9 @@ func TestPassThroughCounts(t *testing.T) {
 	stats.PBDMAErrors.Add(2)
 	stats.EngineErrors.Add(4)
 	stats.BARFaults.Add(8)
-	last := "bad barrier"
-	stats.LastProgramFault.Store(&last)
-	stats.ProgramFaults.Add(16)
+	for range 16 {
+		stats.NoteProgram("bad barrier")
+	}
 	class := engine.Classes()[0].ID
 	stats.Engine.Class(class).Methods.Add(1)
 	stats.Engine.Class(class).Bytes.Add(4096)

@@ -139,7 +139,7 @@ func TestInvalidatesKeepOthersTranslations(t *testing.T) {
 		s, gs, chs := couple(t, soft.Config{FlushAll: all})
 		// A scan of everything makes the card forget each time.
 		every := shadowpt.Policy{Sync: shadowpt.SyncFlush, Scan: shadowpt.ScanFull}
-		require.NoError(t, s.GPUs[0].Guest.SetShadow(every))
+		s.GPUs[0].Guest.SetShadow(every)
 		copies(t, chs[1])
 		if !all { // an invalidate without translations flushes nothing
 			require.NoError(t, chs[0].Close())

@@ -46,7 +46,7 @@ func All() (list []Combination) {
 
 // Few lists some combinations that together have every pair of values.
 func Few() (list []Combination) {
-	const n, step = 27, 183 // found by trying
+	const n, step = 21, 43 // found by trying
 	all := All()
 	for i := range n {
 		list = append(list, all[i*step%len(all)])

@@ -171,9 +171,7 @@ func (x *run) refused(e, subch uint8) {
 func (x *run) programFault(err error) {
 	text := err.Error()
 	x.said = text
-	st := &x.card.stats
-	st.LastProgramFault.Store(&text)
-	st.ProgramFaults.Add(1)
+	x.card.stats.NoteProgram(text)
 	if x.card.cfg.ProgramFault != nil {
 		x.card.cfg.ProgramFault(err)
 	}

@@ -22,8 +22,6 @@ type Stats struct {
 	MMUFaults        atomic.Uint64
 	PBDMAErrors      atomic.Uint64 // interrupts of the PBDMAs, software methods included
 	EngineErrors     atomic.Uint64 // methods an engine refused
-	ProgramFaults    atomic.Uint64 // programs that were stopped
-	LastProgramFault atomic.Pointer[string]
 	TLBMisses        atomic.Uint64
 	Invalidates      atomic.Uint64 // writes of NV_PFB_PRI_MMU_INVALIDATE and MEM_OP invalidates
 	TLBFlushes       atomic.Uint64 // address spaces that dropped their translations for one
@@ -33,7 +31,7 @@ type Stats struct {
 	PagesMoved       atomic.Uint64 // whose backing changed
 	LongestStep      atomic.Uint64 // ns, by the card's clock
 
-	UnmappedDMA card.UnmappedDMA // in the host's memory
-	Engine      engine.Stats
-	Owners      [gf100.Owners]engine.Work // by gf100.InstOwner
+	card.Faults
+	Engine engine.Stats
+	Owners [gf100.Owners]engine.Work // by gf100.InstOwner
 }

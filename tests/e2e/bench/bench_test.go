@@ -21,7 +21,7 @@ func TestMachines(t *testing.T) {
 	defer cancel()
 	setups := []string{"pass-through", "naive"}
 	r, err := bench.Run(ctx, bench.Options{
-		Quick: true, Machines: true, Setups: setups, Only: []string{"probe", "doorbell", "copy", "suspend"}, Progress: t.Output(),
+		Quick: true, Machines: true, Setups: setups, Only: []string{"probe", "doorbell"}, Progress: t.Output(),
 	})
 	require.NoError(t, err)
 	require.Empty(t, r.Errors)
@@ -35,8 +35,6 @@ func TestMachines(t *testing.T) {
 		require.Greater(t, of("probe", "", s)["reads/op"], 5000.0, "registers")
 		require.Greater(t, of("probe", "", s)["traps/op"], 300_000.0, "instance memory")
 		require.Positive(t, of("doorbell", "/fences", s)["fence-p50-sec"])
-		require.Positive(t, of("copy", "/size=1MiB/engine=CE", s)["ce1-gart-to-vram-B/s"])
-		require.Positive(t, of("suspend", "/poweroff", s)["sec/op"])
 	}
 	require.GreaterOrEqual(t, of("doorbell", "/fences", "naive")["doorbells/op"], 1.0)
 	require.Greater(t, of("probe", "", "naive")["invalidates/op"], 10.0)
