@@ -66,7 +66,7 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 // patience bounds waits for events that must come.
 const patience = time.Minute
 
-// waitFor waits until a file exists and, if given, contains a text.
+// waitFor waits until a file exists and, if given, contains a text in a whole line.
 func waitFor(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 1 || len(args) > 2 {
 		ts.Fatalf("usage: waitfor file [text]")
@@ -76,7 +76,8 @@ func waitFor(ts *testscript.TestScript, neg bool, args []string) {
 		if len(args) == 1 {
 			_, err = os.Stat(ts.MkAbs(args[0]))
 		}
-		if err == nil && (len(args) == 1 || strings.Contains(string(data), args[1])) {
+		whole := data[:bytes.LastIndexByte(data, '\n')+1]
+		if err == nil && (len(args) == 1 || bytes.Contains(whole, []byte(args[1]))) {
 			return
 		}
 		if time.Since(began) > patience {
