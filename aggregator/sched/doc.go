@@ -7,7 +7,7 @@
 // reports submissions and completions, and the package selects the entries to forward. It
 // has no clock, no goroutine and no lock: time is an argument, and the caller holds its own
 // lock around every call. No call waits or allocates in its steady state. A decision looks
-// at the siblings on the way down the tree: a card has 128 channels.
+// at all nodes, at some once for each level: the gate has at most 128 channels.
 //
 // # The tree
 //

@@ -95,3 +95,28 @@ func TestIdleHolder(t *testing.T) {
 	a, _ := b.s.Account(b.now, b.channels[1], 0)
 	require.Equal(t, ms+500*us+ms, a.Last) // the first, the wait, its own
 }
+
+// TestDebtBesideAnotherPriority: after a request of a minute, the next decision takes a bounded number of
+// steps, also beside a guest of lower priority that owes nothing.
+func TestDebtBesideAnotherPriority(t *testing.T) {
+	c := sched.Default()
+	c.Policy, c.Watchdog.Limit = sched.Timeslice, 0
+	b := newFixture(t, c)
+	long := b.channel(t, b.node(t, sched.Card, sched.NodeConfig{Priority: 1}), 0)
+	other := b.channel(t, b.node(t, sched.Card, sched.NodeConfig{}), 0)
+	b.lengths = func(ch sched.ID, i int) time.Duration {
+		if ch == long && i == 0 {
+			return time.Minute
+		}
+		return ms
+	}
+	b.submit(long, 2)
+	b.drain()
+	b.submit(other, 2)
+	for b.done[long] == 0 && b.step(time.Hour) {
+		before := b.s.Freeze().Turn
+		b.drain()
+		require.Less(t, b.s.Freeze().Turn-before, int64(100))
+	}
+	require.Equal(t, 1, b.done[long])
+}

@@ -68,7 +68,7 @@ func (s timeslice) next(p int32, e int) int32 {
 			return c
 		}
 		if skipped++; skipped > l.Rivals { // all exceeded their slices: skip many rounds in one step
-			s.reduceOveruse(p, e)
+			s.reduceOveruse(c, e)
 			skipped = 0
 		}
 		cl.Overuse -= slice
@@ -77,17 +77,20 @@ func (s timeslice) next(p int32, e int) int32 {
 	}
 }
 
-// reduceOveruse subtracts as many whole rounds of slices as possible from the overuse of every ready
-// child.
-func (s timeslice) reduceOveruse(p int32, e int) {
-	rounds := time.Duration(1) << 62
-	for c := s.Nodes[p].First; c != none; c = s.Nodes[c].Next {
-		if s.ready(c, e) {
+// reduceOveruse subtracts as many whole rounds of slices as possible from the overuse of the siblings
+// that take turns: the ready ones of one priority.
+func (s timeslice) reduceOveruse(sibling int32, e int) {
+	turns := func(c int32) bool {
+		return s.Nodes[c].Config.Priority == s.Nodes[sibling].Config.Priority && s.ready(c, e)
+	}
+	first, rounds := s.Nodes[s.Nodes[sibling].Parent].First, time.Duration(1)<<62
+	for c := first; c != none; c = s.Nodes[c].Next {
+		if turns(c) {
 			rounds = min(rounds, (s.Nodes[c].Lanes[e].Overuse-1)/s.share(c, e))
 		}
 	}
-	for c := s.Nodes[p].First; c != none; c = s.Nodes[c].Next {
-		if s.ready(c, e) {
+	for c := first; c != none; c = s.Nodes[c].Next {
+		if turns(c) {
 			s.Nodes[c].Lanes[e].Overuse -= max(0, rounds-1) * s.share(c, e)
 		}
 	}
