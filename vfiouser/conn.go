@@ -244,7 +244,10 @@ func (c *conn) serveBatch() error {
 	for c.w-c.r >= wire.HeaderSize {
 		h := wire.Parse[wire.Header](c.buf[c.r:])
 		if h.Size < wire.HeaderSize || h.Size > c.srv.opts.maxMessage() {
-			c.srv.stats.count(func(s *Stats) { s.command(h.Command).Errors++ })
+			c.srv.stats.count(func(s *Stats) {
+				s.BadStreams++
+				s.command(h.Command).Errors++
+			})
 			c.answer(h, syscall.EINVAL)
 			return fmt.Errorf("%w: %v of %d bytes", errStream, h.Command, h.Size)
 		}

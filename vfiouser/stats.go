@@ -14,10 +14,12 @@ type Stats struct {
 	// Receives counts reads of the socket, which block until something arrives.
 	Receives uint64
 
-	Replies uint64 // messages sent, errors included
-	Writes  uint64 // system calls that sent them
-	Panics  uint64 // of the device, contained
-	Clients uint64 // that negotiated a version
+	Replies    uint64 // messages sent, errors included
+	Writes     uint64 // system calls that sent them
+	Panics     uint64 // of the device, contained
+	Clients    uint64 // that negotiated a version
+	BadStreams uint64 // connections ended because of an impossible size
+
 	Refused uint64 // connections refused: a client was attached, or Device.Admit failed
 
 	DMARefused [numDMARules]uint64 // by rule
