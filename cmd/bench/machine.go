@@ -53,7 +53,7 @@ type life struct {
 	out    *record
 }
 
-// life boots a kernel on a set-up, measures the scenarios that are asked for.
+// life boots a kernel on a set-up and measures the scenarios that are asked for.
 func (r *run) life(ctx context.Context, kernel string, s *setup, out *record) (err error) {
 	server, err := open(ctx, s, common)
 	if err != nil {

@@ -68,7 +68,7 @@ func (e *Endpoint) serve(from *Inherited) error {
 		defer addProcessors(-1)
 		err := clients()
 		e.stuck = errors.Is(err, vfiouser.ErrStuck)
-		if e.stuck || errors.Is(err, context.Canceled) {
+		if errors.Is(err, context.Canceled) || e.stuck && ctx.Err() != nil {
 			return
 		}
 		e.err = err

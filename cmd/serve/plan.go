@@ -70,7 +70,10 @@ func (p *Plan) Start(from *Inherited) (_ *Server, err error) {
 		return nil, err
 	}
 	if p.whole {
-		return s, s.serveWhole(p, from)
+		if err = s.serveWhole(p, from); err != nil {
+			return nil, err
+		}
+		return s, nil
 	}
 	if s.Shared, err = NewShared(s.Card, p.Make, p.options, p.limits, p.driver); err != nil {
 		return nil, err

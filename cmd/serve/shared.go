@@ -32,6 +32,7 @@ type Shared struct {
 	log    *slog.Logger
 
 	adding sync.Mutex // one Add at a time
+	closed bool       // guarded by adding
 
 	mu   sync.Mutex // guards list
 	list []*Endpoint
@@ -80,6 +81,9 @@ func ShareGPU(gpu card.GPU, by Make, opts vfiouser.Options, limits aggregator.Op
 func (s *Shared) Add(cfg GPUConfig) (*Endpoint, error) {
 	s.adding.Lock()
 	defer s.adding.Unlock()
+	if s.closed {
+		return nil, errors.New("the server ends")
+	}
 	if s.Find(cfg.Share.Name) != nil {
 		return nil, fmt.Errorf("GPU %s exists already", cfg.Share.Name)
 	}
@@ -170,6 +174,7 @@ func (s *Shared) release(e *Endpoint) (api.GPUReport, error) {
 func (s *Shared) Close() error {
 	s.adding.Lock()
 	defer s.adding.Unlock()
+	s.closed = true
 	s.stopLog()
 	list := s.GPUs()
 	var errs []error

@@ -20,7 +20,7 @@ import (
 // Schema and Version name the JSON.
 const (
 	Schema  = "umbra-sched-simulate"
-	Version = 2
+	Version = 3
 )
 
 // Header is what a file, a plan and its report say of themselves. In a sweep a mix changes by one

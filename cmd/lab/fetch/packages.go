@@ -41,11 +41,15 @@ func (c *Cache) fetchTree(ctx context.Context, tmp, root, suite string, names ..
 		return nil, err
 	}
 	debs := filepath.Join(tmp, "debs")
-	if err := os.MkdirAll(filepath.Join(debs, "partial"), 0o755); err != nil {
-		return nil, err
-	}
 	install := []string{"install", "-q", "-y", "--no-install-recommends", "--download-only", "-t", suite, "-o", "Dir::Cache::archives=" + debs}
 	err = a.refreshed(ctx, func() error {
+		err := os.RemoveAll(debs) // apt does not list what is there already
+		if err == nil {
+			err = os.MkdirAll(filepath.Join(debs, "partial"), 0o755)
+		}
+		if err != nil {
+			return err
+		}
 		pkgs, err = a.get(ctx, debs, append(install, names...)...)
 		return err
 	})
