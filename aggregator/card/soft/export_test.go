@@ -25,6 +25,16 @@ func (c *Card) Contended() (n int) {
 	return n
 }
 
+// SavedContexts returns how many states of unbound channels the card keeps.
+func (c *Card) SavedContexts() (n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, list := range c.contexts.Saved {
+		n += len(list)
+	}
+	return n
+}
+
 // Check checks the scheduler's rules: each channel is in one list, that of its state, and
 // no channel that could run and has work is missing.
 func (c *Card) Check() error {

@@ -178,3 +178,68 @@ func TestGoldenState(t *testing.T) {
 	inline(1)
 	r.eventually("fault", func() bool { return r.rd(0x259c) != 0 })
 }
+
+// A driver that restores its memory after a reset finds its channels as they were, and the class
+// state of new ones. States are bounded over many resets. The next host finds none.
+func TestContextsOutliveResets(t *testing.T) {
+	r := newRig(t, soft.Config{})
+	golden := func(method, v uint32) {
+		r.wr(0x40448c, v)
+		r.wr(0x404488, 1<<31|method<<14|classM2MF)
+	}
+	area := r.bar1()
+	inline := func(id, v uint32) { // to where new channels write
+		c := r.newChannel(id, area)
+		r.runlist(1, id)
+		c.submit(cat(incr(2, 0, classM2MF), incr(2, 0x31c, 4, 1), incr(2, 0x300, 0x111), nonIncr(2, 0x304, v))...)
+	}
+	wake := func(c *testChannel, resets func()) {
+		c.disable()
+		c.kick()
+		window, saved := r.rd(0x1704), r.vramRead(0, int(r.next))
+		resets()
+		r.start()
+		r.vramWrite(0, saved)
+		r.wr(0x1704, window)
+		c.bind()
+		c.enable()
+		r.runlist(1)
+	}
+	reset := func() { require.NoError(t, r.card.Reset()) }
+	golden(0x23c, vaRAM) // OFFSET_OUT
+	c, other := r.newChannel(1, area), r.alloc(gf100.InstanceSize)
+	r.runlist(1)
+	for range 3 {
+		for id := range uint32(gf100.Channels - 2) {
+			r.wr(0x3000+(id+2)*8, 0xc0000000|uint32(other>>12))
+		}
+		c.submit(incr(2, 0, classM2MF)...)
+		c.drained()
+		wake(c, reset)
+		c.submit(incr(2, 0x238, 0)...)
+		c.drained()
+		require.Less(t, r.card.SavedContexts(), gf100.Channels)
+	}
+	inline(2, 0x11223344)
+	r.eventually("class state", func() bool { return r.host.load(0) == 0x11223344 })
+	for _, bound := range []bool{true, false} {
+		c.submit(incr(2, 0, classM2MF)...)
+		c.drained()
+		wake(c, func() {
+			if !bound {
+				c.unbind()
+			}
+			r.card.DetachHost()
+			r.card.AttachHost(r.host)
+			reset()
+			require.Zero(t, r.card.SavedContexts())
+		})
+		c.submit(incr(2, 0x238, 0)...)
+		r.pbdmaError(gf100.PBDMAIntrEmptySubch, 2, 0x238, 0)
+	}
+	golden(0x23c, vaRAM)
+	wake(c, reset)
+	golden(0x31c, 1) // of another driver
+	inline(3, 1)
+	r.eventually("fault", func() bool { return r.rd(0x259c) != 0 })
+}

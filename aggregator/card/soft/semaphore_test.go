@@ -102,6 +102,41 @@ func TestOwnersAreWokenByTheirOwnReleases(t *testing.T) {
 	waiter.waitSemaphore(1, 1)
 }
 
+// Channels that wait for a value that is not released take a bounded part of the time, however often
+// another one releases, and are woken by the value all the same. Here a look and a release cost about
+// the same time: without a bound each release costs as many looks as there are channels.
+func TestFailedLooksAreBounded(t *testing.T) {
+	const channels, releases, value = 30, 1000, 1 << 20
+	var v virtual
+	var looks, sem atomic.Uint64
+	v.each = func(channel uint8, _ shadowpt.Target, addr uint64, _ bool) {
+		if channel < channels && addr == sem.Load() {
+			looks.Add(1)
+		}
+	}
+	r, cs := newChannelsOf(t, channels, v.config())
+	waiters, releaser := cs[:channels-1], cs[channels-1]
+	sem.Store(releaser.sem)
+	for _, c := range waiters {
+		c.space.mapVRAM(vaHole, releaser.sem, 0x1000)
+		c.submit(cat(semaphoreOp(vaHole, value, opAcquire), release(1, 1))...)
+	}
+	r.eventually("all wait", func() bool { return r.card.Stats().AcquireWaits.Load() == channels-1 })
+
+	before := looks.Load()
+	releaser.submit(cat(repeat(releases, cat(release(0, 1), incr(0, 0x80, 0))...), release(1, 1))...)
+	releaser.waitSemaphore(1, 1)
+	require.Less(t, looks.Load()-before, uint64(releases), "for %d releases", releases)
+
+	releaser.submit(release(0, value)...)
+	for _, c := range waiters {
+		r.eventually("it is woken", func() bool {
+			v.now.Add(uint64(time.Millisecond)) // else time stands while nobody works
+			return c.semaphore(1) == 1
+		})
+	}
+}
+
 // Nothing makes channels look in a pause: no doorbell, no runlist, no stop and start. A pause is short
 // even after looks during which the host did other things, so that a released channel goes on at once.
 func TestPausesAreKept(t *testing.T) {
