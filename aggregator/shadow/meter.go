@@ -17,9 +17,9 @@ type meter struct {
 	away  time.Duration // time given to others
 }
 
-// The unit of work is one byte of Config.Rate, about a nanosecond of a server's processor
-// (BenchmarkTableWork in tests/neighbours measures it). Work is counted by what is done, not
-// by time: times vary, and neighbours would lengthen them. Examining one entry costs one unit.
+// The unit of work is one byte of Config.Rate, about a nanosecond of a server's processor. Work is
+// counted by what is done, not by time: times vary, and neighbours would lengthen them. Examining one
+// entry costs one unit.
 const (
 	bytesPerUnit   = 8   // of tables compared, read or written
 	perLook        = 128 // least cost of looking at a page

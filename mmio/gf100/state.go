@@ -7,7 +7,7 @@ import (
 
 // FaceStateVersion is the version of FaceState that this package writes and
 // reads.
-const FaceStateVersion = 1
+const FaceStateVersion = 2
 
 // FaceState is a face's state besides its space's registers. With the states of the space
 // and the configuration space it is the whole state of this package.

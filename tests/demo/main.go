@@ -82,7 +82,7 @@ func run(ctx context.Context, kernels []string, umbra string, disabled bool) (er
 		fmt.Println("There is no gcc, so the guests run no OpenCL program: install gcc and libc6-dev to see that.")
 		mesa = ""
 	}
-	fmt.Println("Preparing the guests; what is missing of QEMU, Linux and Mesa is fetched from Debian, some 350 MB the first time ...")
+	fmt.Println("Preparing the guests; what is missing of QEMU, Linux and Mesa is fetched from Debian ...")
 	assets, err := lab.Ensure(ctx, progress{}, mesa, kernels...)
 	if err != nil {
 		return err

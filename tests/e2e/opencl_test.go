@@ -53,7 +53,7 @@ func TestOpenCL(t *testing.T) {
 	for _, c := range []struct{ kernel, mesa string }{{"6.12", "25"}, {"7.2", "26"}} {
 		t.Run("Linux "+c.kernel+", Mesa "+c.mesa, func(t *testing.T) {
 			cfg := sched.Default()
-			cfg.Watchdog.Limit, cfg.Watchdog.Grace = 5*time.Second, 500*time.Millisecond
+			cfg.Watchdog.Limit, cfg.Watchdog.Grace = 30*time.Second, 500*time.Millisecond
 			b, s := virtual(t, testserver.SharedConfig{Card: soft.Config{VRAM: 512 << 20}, Limits: aggregator.Options{Scheduler: &cfg}},
 				serve.GPUConfig{Share: aggregator.GuestConfig{VRAM: 256 << 20}}, lab.Config{Kernel: c.kernel, Mesa: c.mesa, Programs: all})
 			b.modprobe()

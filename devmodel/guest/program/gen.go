@@ -15,7 +15,6 @@ type Limits struct {
 	Buffers  int  // 6
 	Spaces   int  // 2
 	Channels int  // 3
-	FirstID  int  // of the channels
 	IDs      int  // channel numbers to choose from; 100
 	NoLarge  bool // no buffers of large pages: they take long to write and to compare
 }
