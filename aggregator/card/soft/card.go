@@ -13,6 +13,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/engine"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/isa"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/simd"
 	"github.com/umbra-gpu/umbra/firmware"
 	"github.com/umbra-gpu/umbra/mmio"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
@@ -46,10 +47,12 @@ type Config struct {
 	// Slice is how long a channel may work before the next one gets its PBDMA and its engines;
 	// default 2 ms.
 	Slice time.Duration
-	// Processors is how many execute programs, at most engine.MaxWorkers. 0 is all but one of those
+	// Processors is how many execute programs, at most engine.MaxProcessors. 0 is all but one of those
 	// that the process may use: with none left for guests and their accesses, programs in a guest
 	// took 1.7 times as long on two processors.
 	Processors int
+	// Executor makes what executes programs on a processor. nil is package simd's.
+	Executor func() sm.Executor
 	// Clock counts the card's time in nanoseconds; nil counts from New.
 	Clock func() uint64
 	// Watch, if not nil, is called before every access that a channel makes to VRAM or
@@ -109,7 +112,7 @@ type Card struct {
 	polled      bool   // the driver has asked for the end of its invalidates since the last one
 	useChanged  func() // see OnUse, or nil
 	engines     [gf100.Engines]engineSlot
-	grids       *engine.GridCache // of the channel that has EngineGR
+	processors  *engine.Processors // of EngineGR
 
 	words sync.Pool // of *[4]byte, for Read32 and Write32
 
@@ -141,12 +144,15 @@ func New(cfg Config) (*Card, error) {
 	}
 	cfg.Slice = cmp.Or(cfg.Slice, 2*time.Millisecond)
 	cfg.Processors = cmp.Or(cfg.Processors, max(1, runtime.NumCPU()-1))
+	if cfg.Executor == nil {
+		cfg.Executor = func() sm.Executor { return new(simd.Executor) }
+	}
 	if cfg.Clock == nil {
 		start := time.Now()
 		cfg.Clock = func() uint64 { return uint64(time.Since(start)) }
 	}
 	c := &Card{cfg: cfg, pci: pci, clock: cfg.Clock, resting: true}
-	c.grids = engine.NewGridCache(min(cfg.Processors, engine.MaxWorkers))
+	c.processors = engine.NewProcessors(min(cfg.Processors, engine.MaxProcessors), cfg.Executor)
 	c.words.New = func() any { return new([4]byte) }
 	if err := c.buildSpace(); err != nil {
 		return nil, fmt.Errorf("software card: %w", err)

@@ -60,7 +60,7 @@
 //     no lock.
 //  6. invalidates.mu, for a moment, under any of them.
 //
-// The lock of engine.GridCache comes after 4: workers hold it while they look memory up.
+// The lock of a launch's step (package engine) comes after 4: processors hold it while they look memory up.
 //
 // A channel's execution state (vm and exec) belongs to the PBDMA that runs it,
 // and to Card.mu while none does.

@@ -300,7 +300,7 @@ func TestStepsEndInTime(t *testing.T) {
 			var g GR
 			m := &cold{}
 			env := newEnv(m)
-			m.env, env.GridCache = env, NewGridCache(1) // the clock would add up what workers do at once
+			m.env, env.Processors = env, newProcessors(1) // the clock would add up what processors do at once
 			env.Clock = func() uint64 { return m.now }
 			env.Begin(1 << 40)
 			class := uint16(0x9039)

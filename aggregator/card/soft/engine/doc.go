@@ -53,8 +53,8 @@
 // A context belongs to its caller, which serialises calls. [Stats] is atomic and
 // may be shared by any number of contexts.
 //
-// The thread blocks of a launch are executed by the workers of [GridCache]. If there are several, each
-// is a goroutine: a step starts them and waits for their end. GridCache.mu guards what they share: the
+// The thread blocks of a launch are executed by [Processors]. If there are several, each is a
+// goroutine: a step starts them and waits for their end. gridStep.mu guards what they share: the
 // grid's count, and Env, whose Mem and Clock are called under it. The package has no other locks and
 // goroutines, and allocates nothing in Method, Inline or Step but for programs.
 package engine

@@ -60,13 +60,13 @@ type Env struct {
 	Notify func(Event)
 	// Grid keeps the channel's launch between two calls. Not nil.
 	Grid *Grid
-	// GridCache belongs to the graphics engine. Not nil.
-	GridCache *GridCache
+	// Processors belong to the graphics engine. Not nil.
+	Processors *Processors
 	// ProgramFault receives what a program did wrong. May be nil.
 	ProgramFault func(error)
 	// Launched receives each launch of a program. May be nil.
 	Launched func(*sm.Launch)
-	// Ran receives what each launch that ended well executed, from each worker: warp instructions by
+	// Ran receives what each launch that ended well executed, from each processor: warp instructions by
 	// form. It also receives what a launch executed until another channel's turn. May be nil.
 	Ran func(map[*isa.Form]uint64)
 	// Stats counts. Not nil.

@@ -12,7 +12,7 @@ type Grid struct {
 	// Running are the blocks that were begun and did not end, and the memory of some that did. Each has
 	// its part of the launch's local memory, by its index.
 	Running []interp.BlockState
-	Turn    int    // which of them is first in the next step, if they are more than workers
+	Turn    int    // which of them is first in the next step, if they are more than processors
 	Next    uint64 // how many were begun
 	Blocks  uint64
 
@@ -36,7 +36,8 @@ const (
 func (g *GR) startGrid(env *Env, c call) Outcome {
 	l := &g.Compute.Launch
 	*env.Grid = Grid{Blocks: uint64(l.Grid[0]) * uint64(l.Grid[1]) * uint64(l.Grid[2]), Class: c.class.ID, Stat: uint8(c.class.place)}
-	env.serve().start(env.Grid, l)
+	all := env.serve()
+	all.launch.begin(env.Grid, l, len(all.all))
 	env.launched(c.class.place)
 	g.Op = c.class.op(OpGrid)
 	return g.work(env)
@@ -48,8 +49,8 @@ func (g *GR) runGrid(env *Env) Outcome {
 	if grid.Refused {
 		return Faulted
 	}
-	cache := env.serve()
-	switch fault := cache.step(env, &g.Compute.Launch); {
+	processors := env.serve()
+	switch fault := processors.run(env, &g.Compute.Launch); {
 	case fault != nil:
 		var refused refusedAccess
 		if !errors.As(fault, &refused) {
@@ -61,7 +62,7 @@ func (g *GR) runGrid(env *Env) Outcome {
 		}
 		return Faulted
 	case grid.ended():
-		cache.report(env)
+		processors.report(env)
 		g.endGrid(env)
 		return Done
 	}
@@ -84,7 +85,7 @@ func place(n uint64, grid [3]uint32) [3]uint32 {
 }
 
 func (g *GR) endGrid(env *Env) {
-	env.GridCache.end(env.Grid)
+	env.Processors.launch.end(env.Grid)
 	g.Op, *env.Grid = Op{}, Grid{}
 }
 

@@ -60,8 +60,8 @@ wait:
 	exit
 `
 
-// TestProgramRuns: every thread of every block runs, in steps of any length and with any number of
-// workers.
+// TestProgramRuns: every thread of every block runs, in steps of any length, with any number of
+// processors, and whichever executors they have.
 func TestProgramRuns(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var g GR
@@ -69,12 +69,13 @@ func TestProgramRuns(t *testing.T) {
 		m.mapPage(programData)
 		env := newEnv(m)
 		g.prepare(t, env, m, storeNumber)
-		caches := []*GridCache{NewGridCache(1), NewGridCache(3), NewGridCache(8)}
+		all := []*Processors{newProcessors(1), newProcessors(3), newProcessors(8)}
+		all = append(all, NewProcessors(2, func() sm.Executor { return new(interp.Executor) }))
 		steps, now := 0, uint64(0)
 		env.Clock = func() uint64 { now++; return now }
 		for o := g.Method(env, 0x90c0, 0x368, 0); o != Done; o = g.Step(env) {
 			require.Equal(t, Busy, o)
-			env.GridCache = rapid.SampledFrom(caches).Draw(t, "cache")
+			env.Processors = rapid.SampledFrom(all).Draw(t, "processors")
 			env.Begin(now + rapid.Uint64Range(0, 5).Draw(t, "time"))
 			steps++
 		}
@@ -117,7 +118,7 @@ again:
 	m.mapPage(programData)
 	m.mapPage(0x30_0000)
 	env := newEnv(m)
-	env.GridCache = NewGridCache(8)
+	env.Processors = newProcessors(8)
 	g.prepare(t, env, m, text)
 	g.send(t, env, 0x90c0, writes{{0x204, 0x10}, {0x790, 0}, {0x794, 0x30_0000}, {0x798, 0}, {0x79c, 3 * 64 * 0x10}}) // for three blocks
 	require.Equal(t, Done, finish(g.Method(env, 0x90c0, 0x368, 0), func() Outcome { return g.Step(env) }))
@@ -126,7 +127,7 @@ again:
 	}
 }
 
-// TestLocksOfBlocks: blocks that wait for each other end, also if fewer workers go on with them than
+// TestLocksOfBlocks: blocks that wait for each other end, also if fewer processors go on with them than
 // began them.
 func TestLocksOfBlocks(t *testing.T) {
 	const text = `
@@ -158,7 +159,7 @@ hold:
 	m := newTestMemory()
 	m.mapPage(programData)
 	env := newEnv(m)
-	env.GridCache = NewGridCache(8)
+	env.Processors = newProcessors(8)
 	g.prepare(t, env, m, text)
 	g.send(t, env, 0x90c0, program(1))
 	now := uint64(0)
@@ -169,7 +170,7 @@ hold:
 		env.Begin(now + 5)
 		require.Equal(t, Busy, g.Step(env))
 	}
-	env.GridCache = NewGridCache(1)
+	env.Processors = newProcessors(1)
 	steps := 0
 	require.Equal(t, Done, finish(Busy, func() Outcome {
 		steps++
@@ -189,7 +190,7 @@ func TestBlocksBeginClear(t *testing.T) {
 		leave  = begin + "mov b32 $r8 0x5ec2e7\nst b32 s[$r0] $r8\nld b32 $r9 s[$r0]\nred or u32 g[$r2d] $r9\nexit"
 		find   = begin + "red add u32 g[$r2d] $r4\nred or u32 g[$r2d+0x4] $r8\nld b32 $r9 s[$r0]\nred or u32 g[$r2d+0x8] $r9\nexit"
 	)
-	cache := NewGridCache(3)
+	processors := newProcessors(3)
 	var channels [2]struct {
 		GR
 		mem *testMemory
@@ -200,7 +201,7 @@ func TestBlocksBeginClear(t *testing.T) {
 		if c.env == nil {
 			c.mem = newTestMemory()
 			c.env = newEnv(c.mem)
-			c.env.GridCache = cache
+			c.env.Processors = processors
 		}
 		c.mem.pages[programData/pageSize] = make([]byte, pageSize)
 		c.prepare(t, c.env, c.mem, text)
@@ -248,8 +249,8 @@ func (m brokenMemory) Bytes(va uint64, n int, write bool) ([]byte, *Fault) {
 	return m.testMemory.Bytes(va, n, write)
 }
 
-// TestWorkerPanics: what panics in a worker's goroutine panics in the step's.
-func TestWorkerPanics(t *testing.T) {
+// TestProcessorPanics: what panics in a processor's goroutine panics in the step's.
+func TestProcessorPanics(t *testing.T) {
 	var g GR
 	m := newTestMemory()
 	env := newEnv(brokenMemory{m})
@@ -436,8 +437,8 @@ func TestSurfaces(t *testing.T) {
 		p.pitch = 0
 		want := make([]byte, p.width*p.height*p.bytes())
 		p.store(t, env, want)
-		env.GridCache.env = env
-		r := &env.GridCache.workers[0]
+		env.Processors.step.env = env
+		r := &env.Processors.all[0]
 		r.surfaces = new([sm.Surfaces]sm.Surface)
 		r.surfaces[3] = sm.Surface{Address: p.va, Width: p.width, Height: p.height, Format: p.code, Log2Block: [2]uint8{0, uint8(p.high)}}
 		for range 20 {
@@ -525,13 +526,13 @@ func TestProgramTexture(t *testing.T) {
 
 // BenchmarkBlocks measures a launch of 64 blocks of eight warps that take some time.
 func BenchmarkBlocks(b *testing.B) {
-	for _, workers := range []int{1, 2, 4} {
-		b.Run(fmt.Sprint(workers), func(b *testing.B) {
+	for _, processors := range []int{1, 2, 4} {
+		b.Run(fmt.Sprint(processors), func(b *testing.B) {
 			var g GR
 			m := newTestMemory()
 			m.mapRange(programData, 1<<16)
 			env := newEnv(m)
-			env.GridCache = NewGridCache(workers)
+			env.Processors = newProcessors(processors)
 			g.prepare(b, env, m, storeNumber)
 			g.send(b, env, 0x90c0, append(program(256), [2]uint32{0x238, 1<<16 | 64}))
 			b.ReportAllocs()
@@ -546,7 +547,7 @@ func BenchmarkBlocks(b *testing.B) {
 // one after the other, and what they executed is counted in all.
 func TestChannelsTakeTurns(t *testing.T) {
 	counted := uint64(0)
-	cache := NewGridCache(3)
+	processors := newProcessors(3)
 	var envs [2]*Env
 	var grs [2]GR
 	var out [2]Outcome
@@ -556,7 +557,7 @@ func TestChannelsTakeTurns(t *testing.T) {
 		mems[i] = newTestMemory()
 		mems[i].mapPage(programData)
 		envs[i] = newEnv(mems[i])
-		envs[i].GridCache = cache
+		envs[i].Processors = processors
 		envs[i].Clock = func() uint64 { now++; return now }
 		// The second program is another one at the same place.
 		text := strings.Replace(storeNumber, "mov b32 $r3 0x0", []string{"mov b32 $r3 0x0", "add b32 $r0 $r0 0x7\nmov b32 $r3 0x0"}[i], 1)

@@ -6,27 +6,21 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/interp"
 )
 
-// gridMemory is the address space as a worker's program reaches it: addresses beyond it do not wrap.
+// gridMemory is the address space as a processor's program reaches it: addresses beyond it do not wrap.
 // Pages that the executor knows need no look-up. A program can look up pages with each lane, so each
 // look-up asks whether the step's time is over.
-type gridMemory struct{ *worker }
+type gridMemory struct{ *processor }
 
-// fetch looks bytes up for a worker.
+// fetch looks bytes up.
 func (m gridMemory) fetch(addr, n uint64, write bool) ([]byte, error) {
 	if err := within(addr, n); err != nil {
 		return nil, err
 	}
-	c := m.cache
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	b, fault := c.env.fetch(addr, n, write)
-	if c.env.Over() {
+	b, over, err := m.pool.step.fetch(addr, n, write)
+	if over {
 		m.executor.Stop()
 	}
-	if fault != nil {
-		return nil, refusedAccess{*fault}
-	}
-	return b, nil
+	return b, err
 }
 
 // within checks that n bytes at addr are in the address space.
@@ -80,7 +74,7 @@ func (m gridMemory) Store(addr uint64, from []byte) error {
 	return nil
 }
 
-// Update changes an aligned value, which lies in one page, at once for all workers.
+// Update changes an aligned value, which lies in one page, at once for all processors.
 func (m gridMemory) Update(addr uint64, size int, f func(uint64) uint64) (uint64, error) {
 	b, err := m.known(addr, size, true)
 	if err != nil {

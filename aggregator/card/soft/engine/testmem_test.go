@@ -4,6 +4,9 @@ import (
 	"encoding/binary"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/simd"
 )
 
 // testMemory is an address space of pages in a map: each page is mapped on its
@@ -74,7 +77,11 @@ func (m *testMemory) clone() *testMemory {
 const testNow = 0x1122334455667788
 
 func newEnv(m Memory) *Env {
-	return &Env{Mem: m, Now: func() uint64 { return testNow }, Stats: &Stats{}, Grid: new(Grid), GridCache: NewGridCache(3)}
+	return &Env{Mem: m, Now: func() uint64 { return testNow }, Stats: &Stats{}, Grid: new(Grid), Processors: newProcessors(3)}
+}
+
+func newProcessors(n int) *Processors {
+	return NewProcessors(n, func() sm.Executor { return new(simd.Executor) })
 }
 
 // writes is a list of method, data.

@@ -19,7 +19,7 @@ const (
 )
 
 // Surface implements interp.Units. Outside of a surface nothing is stored, and zeros are loaded.
-func (r *worker) Surface(p *interp.Pixel) error {
+func (r *processor) Surface(p *interp.Pixel) error {
 	if p.Image >= uint32(len(r.surfaces)) {
 		return fmt.Errorf("surface %d", p.Image)
 	}
@@ -64,7 +64,7 @@ func (r *worker) Surface(p *interp.Pixel) error {
 }
 
 // access carries out an instruction at an address. n is how many bytes are loaded or stored.
-func (r *worker) access(p *interp.Pixel, f *colorFormat, va, n uint64) error {
+func (r *processor) access(p *interp.Pixel, f *colorFormat, va, n uint64) error {
 	var b pixel
 	switch p.Inst.Op {
 	case isa.SurfLoad:

@@ -1,0 +1,84 @@
+package engine
+
+import (
+	"runtime/debug"
+
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/interp"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/texture"
+)
+
+// processor executes blocks of a grid, one after the other.
+type processor struct {
+	pool     *Processors
+	number   int
+	executor sm.Executor
+	start    func() // the goroutine; here so that a step allocates nothing for it
+
+	launched uint64 // gridLaunch.number when what follows was made
+	launch   interp.Launch
+	program  interp.Program
+	block    interp.Block
+	local    uint64 // address of the launch's local memory
+	memory   gridMemory
+	surfaces *[sm.Surfaces]sm.Surface
+	texture.Unit
+}
+
+// work executes blocks until the step ends.
+func (p *processor) work() {
+	step := &p.pool.step
+	defer step.contain()
+	debug.SetPanicOnFault(true) // guest memory belongs to another process
+	p.prepare()
+	grid := step.env.Grid
+	for n := p.number; n >= 0; n = step.take() {
+		p.at(grid, (grid.Turn+n)%len(grid.Running))
+		for !p.block.Done() || p.next() {
+			spent, fault := p.executor.Step(&p.block, burst)
+			if !step.goesOn(int64(spent)*costUnit, fault) {
+				return
+			}
+		}
+	}
+}
+
+// prepare makes a processor ready for a step.
+func (p *processor) prepare() {
+	if n := p.pool.launch.number; p.launched != n {
+		p.launched = n
+		p.describe(p.pool.step.description)
+		p.executor.Start(&p.launch)
+	}
+	p.executor.Begin()
+}
+
+func (p *processor) describe(l *sm.Launch) {
+	p.surfaces, p.local = &l.Surfaces, l.Local.Address
+	p.Unit = texture.Unit{Memory: p.memory, Bound: &l.Textures}
+	p.program = interp.Program{Memory: p.memory, Base: l.Region}
+	p.launch = interp.Launch{
+		Memory: p.memory, Units: p, Program: &p.program, Entry: uint32(l.Program - l.Region),
+		Grid: l.Grid, Block: l.Block, GridID: l.ID,
+		Registers: l.Registers, Barriers: l.Barriers, Shared: l.Shared, LocalPos: l.LocalLow, LocalNeg: l.LocalHigh,
+		SharedWindow: uint32(l.SharedWindow), LocalWindow: uint32(l.LocalWindow),
+	}
+	for i, b := range l.Constants {
+		p.launch.Banks[i] = interp.Bank{Addr: b.Address, Size: uint32(b.Size), Valid: b.Bound}
+	}
+}
+
+// at gives a processor one of Grid.Running.
+func (p *processor) at(grid *Grid, n int) {
+	p.launch.Local = p.local + uint64(n)*p.launch.LocalSize()
+	p.block.Launch, p.block.BlockState = &p.launch, &grid.Running[n]
+}
+
+// next begins a block in place of the last one. It reports false if there is none, or the step is over.
+func (p *processor) next() bool {
+	n, ok := p.pool.step.begin(p.launch.Warps())
+	if ok {
+		p.block.Reset(place(n, p.launch.Grid))
+	}
+	return ok
+}
