@@ -20,6 +20,7 @@ type Load struct {
 	every   time.Duration
 	stop    chan struct{}
 	wg      sync.WaitGroup
+	opened  sync.WaitGroup // clients that have a channel, or failed
 
 	mu  sync.Mutex // guards sum
 	sum proto.LoadTotals
@@ -29,6 +30,7 @@ type Load struct {
 func (e *Env) StartLoad(a proto.LoadArgs) (*Load, error) {
 	l := &Load{clients: cmp.Or(a.Clients, 1), every: time.Duration(a.EveryMS) * time.Millisecond, stop: make(chan struct{})}
 	ready := make(chan error, l.clients)
+	l.opened.Add(l.clients)
 	for i := range l.clients {
 		l.wg.Go(func() {
 			if err := l.client(e, uint64(cmp.Or(a.Bytes, 256<<10)), uint64(a.KeepBytes), a.Seed+uint64(i)<<32, ready); err != nil {
@@ -105,10 +107,12 @@ func (l *Load) client(e *Env, size, keep, seed uint64, ready chan<- error) (err 
 	}
 	defer func() { say(err) }()
 	k, err := e.copier()
+	l.opened.Done()
 	if err != nil {
 		return err
 	}
 	defer closeInto(k, &err)
+	l.opened.Wait() // Linux 6.1 crashes if it finds no VRAM for a channel's objects
 	var vram [2]Buffer
 	for i := range vram {
 		if vram[i], err = k.s.dev.NewBuffer(size, drm.DomainVRAM); err != nil {
