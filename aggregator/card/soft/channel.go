@@ -146,7 +146,7 @@ func newChannel(c *Card, id uint8, inst uint64, block []byte) *channel {
 	ch := &channel{card: c}
 	ch.ID, ch.Inst, ch.Session = id, inst, c.contexts.Session
 	ch.vm.card, ch.vm.user = c, int(id)
-	ch.vm.tlb.Bind(instanceSpace(block))
+	ch.vm.bind(instanceSpace(block))
 	ch.ramfc(block)
 	ch.Owner, ch.Keep = uint8(gf100.InstOwner.Get(block)), int(gf100.InstKeep.Get(block))
 	ch.vm.owner = ch.Owner
@@ -179,7 +179,7 @@ func (ch *channel) load() {
 		return
 	}
 	if s := instanceSpace(block); s != ch.vm.tlb.Space() {
-		ch.vm.tlb.Bind(s)
+		ch.vm.bind(s)
 	}
 }
 

@@ -117,7 +117,7 @@ func (c *Card) turn(p *pbdma, ch *channel) *step {
 func (c *Card) step(p *pbdma, ch *channel) {
 	x := &p.run
 	x.step = step{}
-	x.env.Grid = &ch.Grid
+	x.env.Grid, x.env.Pages = &ch.Grid, &ch.vm.pages
 	if !c.stepping[ch.ID].TryRLock() {
 		c.stepping[ch.ID].RLock()
 		x.since = c.clock() // its guest does not pay for pages that the server moves

@@ -241,14 +241,14 @@ func TestMemoryHasAnOwner(t *testing.T) {
 	r.eventually("fault", func() bool { return r.rd(0x259c) == 1<<slotHost })
 }
 
-// endless is a program that reads words for ever, of more pages than the executor remembers: virtual
-// time passes with accesses.
+// endless is a program that reads words for ever, of more pages than a step looks up: virtual time passes
+// with look-ups.
 const endless = `
 	mov b32 $r1 0x0
 	mov b32 $r3 0x0
 again:
 	add b32 $r1 $r1 0x1000
-	and b32 $r1 $r1 0x7ffff
+	and b32 $r1 $r1 0xfffff
 	add b32 $r2 $r1 0x400000
 	ld b32 $r4 ca g[$r2d]
 	bra again`
@@ -311,6 +311,43 @@ func TestShortRequestBesideLongOnes(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestProgramMemoryMoves: a program that stores to a page for ever stores where it lies after each
+// invalidate. Of the host's memory, it reports what each step wrote, and it finds none once that is
+// unmapped.
+func TestProgramMemoryMoves(t *testing.T) {
+	r, c := newChannelRig(t, soft.Config{})
+	var reports atomic.Uint64
+	r.host.wrote = func(uint64, uint64) { reports.Add(1) }
+	ram := func() uint32 { return r.host.load(0) }
+	vram := func() uint32 { return r.vram32(c.data) }
+	goesOn := func(what string, word func() uint32) {
+		t.Helper()
+		from := word()
+		r.eventually(what, func() bool { return word() != from })
+	}
+	c.space.mapRAM(vaHole, 0, 0x1000)
+	c.submit(c.launch("mov b32 $r2 0x3000000\nmov b32 $r3 0x0\nmov b32 $r4 0x1\nagain:\nred add u32 g[$r2d] $r4\nbra again", 1)...)
+	goesOn("it stores", ram)
+	from := reports.Load()
+	r.eventually("each step reports", func() bool { return reports.Load() > from+5 })
+
+	c.space.mapVRAM(vaHole, c.data, 0x1000)
+	r.flush()
+	old := ram()
+	goesOn("it stores to VRAM", vram)
+	require.Equal(t, old, ram())
+	c.space.mapRAM(vaHole, 0, 0x1000)
+	r.flush()
+	old = vram()
+	goesOn("it stores to the host's memory", ram)
+	require.Equal(t, old, vram())
+
+	r.card.UnmapDMA(0, ramSize)
+	old = ram()
+	r.eventually("fault", func() bool { return r.rd(0x259c) == 1 })
+	require.Equal(t, old, ram())
 }
 
 // patient is a program that waits for a word of memory, and counts its threads before and after.

@@ -18,6 +18,8 @@ type vm struct {
 	gen   uint64 // Card.tlbGen and Card.flushes when the translations were valid
 	flush uint64
 	tlb   shadowpt.TLB
+	pages engine.Pages // that programs reached
+	lent  bool         // system memory, since the last sync
 	fault engine.Fault
 	meter *engine.Meter // of the step under way; nil for a window
 
@@ -30,21 +32,37 @@ func instanceSpace(inst []byte) shadowpt.Space {
 	return shadowpt.Space{Dir: dir, Target: shadowpt.Target(target), Limit: limit}
 }
 
+// bind sets the address space.
+func (m *vm) bind(s shadowpt.Space) {
+	m.tlb.Bind(s)
+	m.pages.Drop()
+}
+
+// drop forgets the translations.
+func (m *vm) drop() {
+	m.tlb.Flush()
+	m.pages.Drop()
+	m.card.stats.TLBFlushes.Add(1)
+}
+
 // sync drops the translations if they were invalidated since the last call. It
 // is called at the start of each step; until the step ends the card reports the
-// invalidate as not done.
+// invalidate as not done. Programs' pages of system memory are only for a step: the host may unmap
+// them then, and each step reports what it wrote.
 func (m *vm) sync() {
 	if flush := m.card.flushes[m.owner].Load(); flush != m.flush {
-		m.tlb.Flush()
-		m.card.stats.TLBFlushes.Add(1)
+		m.drop()
 		m.flush = flush
 	}
 	if gen := m.card.tlbGen.Load(); gen != m.gen {
 		if m.card.concerned(m.tlb.Space(), m.gen, gen) {
-			m.tlb.Flush()
-			m.card.stats.TLBFlushes.Add(1)
+			m.drop()
 		}
 		m.gen = gen
+	}
+	if m.lent || m.card.cfg.Watch != nil {
+		m.pages.Drop()
+		m.lent = false
 	}
 }
 
@@ -64,6 +82,7 @@ func (m *vm) Bytes(va uint64, n int, write bool) ([]byte, *engine.Fault) {
 	}
 	system := page.Target.System()
 	if system {
+		m.lent = true
 		n = min(n, mostPopulated)
 	}
 	addr := page.Addr

@@ -55,8 +55,9 @@
 //
 // The thread blocks of a launch are executed by [Processors]. If there are several, each is a
 // goroutine: a step starts them and waits for their end. gridStep.mu guards what they share: the
-// grid's count, and Env, whose Mem and Clock are called under it. The package has no other locks and
-// goroutines, and allocates nothing in Method, Inline or Step but for programs.
+// grid's count, and Env, whose Mem and Clock are called under it. What was found in Mem once is in
+// [Pages], which are read without a lock. The package has no other locks and goroutines, and allocates
+// nothing in Method, Inline or Step but for programs.
 package engine
 
 //go:generate go run ../../../../tools/classgen/main.go $OPEN_GPU_DOC_CLASSES classes

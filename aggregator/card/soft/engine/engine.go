@@ -60,6 +60,8 @@ type Env struct {
 	Notify func(Event)
 	// Grid keeps the channel's launch between two calls. Not nil.
 	Grid *Grid
+	// Pages are those of Mem that programs have reached. Not nil.
+	Pages *Pages
 	// Processors belong to the graphics engine. Not nil.
 	Processors *Processors
 	// ProgramFault receives what a program did wrong. May be nil.

@@ -24,10 +24,11 @@ type Grid struct {
 }
 
 // costUnit is what a unit of the executor's cost is charged, some 30 ns; see Meter. Look-ups of memory
-// are charged apart. costBlock is what the start of a block is charged for a warp. burst is how many
-// units are executed between two charges.
+// are charged apart, and pages that are found in Env.Pages costFound. costBlock is what the start of a
+// block is charged for a warp. burst is how many units are executed between two charges.
 const (
 	costUnit  = 64
+	costFound = 128
 	costBlock = 1024
 	burst     = 1024
 )

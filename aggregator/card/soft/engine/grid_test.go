@@ -200,10 +200,11 @@ func TestBlocksBeginClear(t *testing.T) {
 		c := &channels[channel]
 		if c.env == nil {
 			c.mem = newTestMemory()
+			c.mem.mapPage(programData)
 			c.env = newEnv(c.mem)
 			c.env.Processors = processors
 		}
-		c.mem.pages[programData/pageSize] = make([]byte, pageSize)
+		clear(c.mem.pages[programData/pageSize])
 		c.prepare(t, c.env, c.mem, text)
 		c.send(t, c.env, 0x90c0, writes{{0x24c, 0x100}})
 		require.Equal(t, Done, finish(c.Method(c.env, 0x90c0, 0x368, 0), func() Outcome { return c.Step(c.env) }))
@@ -218,7 +219,7 @@ func TestBlocksBeginClear(t *testing.T) {
 	}
 }
 
-// TestMemoryMovesBetweenSteps: each step looks a launch's memory up anew.
+// TestMemoryMovesBetweenSteps: a launch's memory is looked up once, and anew after its pages were dropped.
 func TestMemoryMovesBetweenSteps(t *testing.T) {
 	var g GR
 	m := newTestMemory()
@@ -232,10 +233,16 @@ func TestMemoryMovesBetweenSteps(t *testing.T) {
 	for range 20 {
 		old, counted := m.pages[programData/pageSize], m.word(programData)
 		m.pages[programData/pageSize] = make([]byte, pageSize)
+		env.Pages.Drop()
 		env.Begin(now + 5)
 		require.Equal(t, Busy, g.Step(env))
 		require.Equal(t, counted, binary.LittleEndian.Uint32(old), "stored to memory that was unmapped")
 		require.NotZero(t, m.word(programData))
+		counted, calls := m.word(programData), m.calls
+		env.Begin(now + 5)
+		require.Equal(t, Busy, g.Step(env))
+		require.Greater(t, m.word(programData), counted)
+		require.Equal(t, calls, m.calls, "looked up again")
 	}
 }
 
@@ -437,8 +444,7 @@ func TestSurfaces(t *testing.T) {
 		p.pitch = 0
 		want := make([]byte, p.width*p.height*p.bytes())
 		p.store(t, env, want)
-		env.Processors.step.env = env
-		r := &env.Processors.all[0]
+		r := oneProcessor(env)
 		r.surfaces = new([sm.Surfaces]sm.Surface)
 		r.surfaces[3] = sm.Surface{Address: p.va, Width: p.width, Height: p.height, Format: p.code, Log2Block: [2]uint8{0, uint8(p.high)}}
 		for range 20 {

@@ -7,16 +7,23 @@ import (
 )
 
 // gridMemory is the address space as a processor's program reaches it: addresses beyond it do not wrap.
-// Pages that the executor knows need no look-up. A program can look up pages with each lane, so each
-// look-up asks whether the step's time is over.
+// A program can reach a page with each lane, so each look-up asks whether the step's time is over, and
+// the executor has to stop for many pages that are found without one.
 type gridMemory struct{ *processor }
 
-// fetch looks bytes up.
-func (m gridMemory) fetch(addr, n uint64, write bool) ([]byte, error) {
-	if err := within(addr, n); err != nil {
+// Bytes implements simd.Pages: memory does not move before the step ends.
+func (m gridMemory) Bytes(addr uint64, n int, write bool) ([]byte, error) {
+	if err := within(addr, uint64(n)); err != nil {
 		return nil, err
 	}
-	b, over, err := m.pool.step.fetch(addr, n, write)
+	if p := m.pages.find(addr/pageSize, write); p != nil {
+		if m.found += costFound; m.found >= burst*costUnit {
+			m.executor.Stop()
+		}
+		at := int(addr % pageSize)
+		return p[at:min(at+n, pageSize)], nil
+	}
+	b, over, err := m.pool.step.fetch(addr, uint64(n), write)
 	if over {
 		m.executor.Stop()
 	}
@@ -36,23 +43,9 @@ type refusedAccess struct{ Fault }
 
 func (refusedAccess) Error() string { return "the address space refused an access" }
 
-// Bytes implements simd.Pages: memory does not move before the step ends.
-func (m gridMemory) Bytes(addr uint64, n int, write bool) ([]byte, error) {
-	return m.fetch(addr, uint64(n), write)
-}
-
-// known returns bytes of a page that the executor knows or may know, or else as many of them as lie
-// together.
-func (m gridMemory) known(addr uint64, n int, write bool) ([]byte, error) {
-	if b := m.executor.Known(addr, n, write); b != nil {
-		return b, nil
-	}
-	return m.fetch(addr, uint64(n), write)
-}
-
 func (m gridMemory) Load(addr uint64, to []byte) error {
 	for len(to) > 0 {
-		mem, err := m.known(addr, len(to), false)
+		mem, err := m.Bytes(addr, len(to), false)
 		if err != nil {
 			return err
 		}
@@ -64,7 +57,7 @@ func (m gridMemory) Load(addr uint64, to []byte) error {
 
 func (m gridMemory) Store(addr uint64, from []byte) error {
 	for len(from) > 0 {
-		mem, err := m.known(addr, len(from), true)
+		mem, err := m.Bytes(addr, len(from), true)
 		if err != nil {
 			return err
 		}
@@ -76,7 +69,7 @@ func (m gridMemory) Store(addr uint64, from []byte) error {
 
 // Update changes an aligned value, which lies in one page, at once for all processors.
 func (m gridMemory) Update(addr uint64, size int, f func(uint64) uint64) (uint64, error) {
-	b, err := m.known(addr, size, true)
+	b, err := m.Bytes(addr, size, true)
 	if err != nil {
 		return 0, err
 	}

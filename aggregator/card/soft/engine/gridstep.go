@@ -26,6 +26,7 @@ type gridStep struct {
 func (s *gridStep) start(env *Env, l *sm.Launch) {
 	s.env, s.description = env, l
 	s.stopped, s.fault, s.panics = false, nil, nil
+	env.Pages.begin()
 }
 
 func (s *gridStep) end() { s.env = nil }
@@ -66,15 +67,24 @@ func (s *gridStep) goesOn(cost int64, wrong *interp.Fault) bool {
 	return !s.stopped && !s.once && !s.env.Over()
 }
 
-// fetch looks bytes up, and reports whether the step's time is over.
+// fetch looks bytes up, and reports whether the step's time is over. A page that lies together becomes
+// one of Env.Pages.
 func (s *gridStep) fetch(addr, n uint64, write bool) (b []byte, over bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	b, fault := s.env.fetch(addr, n, write)
-	if fault != nil {
-		err = refusedAccess{*fault}
+	start := addr &^ (pageSize - 1)
+	b, fault := s.env.fetch(start, pageSize, write)
+	switch {
+	case fault == nil && len(b) == pageSize:
+		s.env.Pages.add(start/pageSize, (*page)(b), write)
+		b = b[addr-start:]
+	case addr != start || n != pageSize:
+		b, fault = s.env.fetch(addr, n, write)
 	}
-	return b, s.env.Over(), err
+	if fault != nil {
+		return nil, s.env.Over(), refusedAccess{*fault}
+	}
+	return b[:min(uint64(len(b)), n)], s.env.Over(), nil
 }
 
 // Broken is the panic of a step one of whose processors panicked: why, for the operator.

@@ -21,6 +21,8 @@ type processor struct {
 	block    interp.Block
 	local    uint64 // address of the launch's local memory
 	memory   gridMemory
+	pages    *Pages // Env.Pages of the step
+	found    int64  // cost of what was found there, which is not charged yet
 	surfaces *[sm.Surfaces]sm.Surface
 	texture.Unit
 }
@@ -36,7 +38,9 @@ func (p *processor) work() {
 		p.at(grid, (grid.Turn+n)%len(grid.Running))
 		for !p.block.Done() || p.next() {
 			spent, fault := p.executor.Step(&p.block, burst)
-			if !step.goesOn(int64(spent)*costUnit, fault) {
+			cost := int64(spent)*costUnit + p.found
+			p.found = 0
+			if !step.goesOn(cost, fault) {
 				return
 			}
 		}
@@ -50,6 +54,7 @@ func (p *processor) prepare() {
 		p.describe(p.pool.step.description)
 		p.executor.Start(&p.launch)
 	}
+	p.pages, p.found = p.pool.step.env.Pages, 0
 	p.executor.Begin()
 }
 

@@ -77,11 +77,19 @@ func (m *testMemory) clone() *testMemory {
 const testNow = 0x1122334455667788
 
 func newEnv(m Memory) *Env {
-	return &Env{Mem: m, Now: func() uint64 { return testNow }, Stats: &Stats{}, Grid: new(Grid), Processors: newProcessors(3)}
+	return &Env{Mem: m, Now: func() uint64 { return testNow }, Stats: &Stats{}, Grid: new(Grid), Pages: new(Pages), Processors: newProcessors(3)}
 }
 
 func newProcessors(n int) *Processors {
 	return NewProcessors(n, func() sm.Executor { return new(simd.Executor) })
+}
+
+// oneProcessor is a processor in a step that runs no program.
+func oneProcessor(env *Env) *processor {
+	env.Processors.step.start(env, nil)
+	p := &env.Processors.all[0]
+	p.pages = env.Pages
+	return p
 }
 
 // writes is a list of method, data.

@@ -22,8 +22,6 @@ type Executor interface {
 	// Stop ends the Step under way after its instruction. Memory and units call it, from within that,
 	// when look-ups have taken the time of their owner: their cost is not that of the instruction.
 	Stop()
-	// Known returns n bytes of memory at addr that the executor keeps; nil if it does not.
-	Known(addr uint64, n int, write bool) []byte
 	// Ran counts the warp instructions of the launch so far, by form.
 	Ran() map[*isa.Form]uint64
 }

@@ -30,8 +30,5 @@ func (x *Executor) Step(b *Block, budget int) (spent int, fault *Fault) {
 // Stop implements sm.Executor.
 func (x *Executor) Stop() { x.budget = 0 }
 
-// Known implements sm.Executor.
-func (x *Executor) Known(uint64, int, bool) []byte { return nil }
-
 // Ran implements sm.Executor.
 func (x *Executor) Ran() map[*isa.Form]uint64 { return x.launch.Program.Ran() }

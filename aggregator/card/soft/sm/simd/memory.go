@@ -18,10 +18,6 @@ type memory struct {
 	known [2][64]page
 }
 
-// Known returns n bytes at addr, as Begin says; nil if they do not lie in one page that the executor
-// can keep.
-func (x *Executor) Known(addr uint64, n int, write bool) []byte { return x.memory.at(addr, n, write) }
-
 type page struct {
 	number uint64 // plus one; 0 is none
 	bytes  []byte
