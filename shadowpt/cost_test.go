@@ -63,8 +63,8 @@ func populated(t require.TestingT, n int) (*plain, *shadowpt.Tracker, *shadowpt.
 			put(p.vram, at+k*8, shadowpt.PTE{Valid: true, ReadOnly: true, Addr: k % 64 << 12}.Encode())
 		}
 	}
-	work := shadowpt.NewWork(1 << 62)
-	tr := shadowpt.NewTracker(p, p, work, uint64(len(p.vram)), 1<<40)
+	work := shadowpt.NewWork(shadowpt.Fermi, 1<<62)
+	tr := shadowpt.NewTracker(p, work, uint64(len(p.vram)), 1<<40)
 	s, ok := shadowpt.NewShadow(p, p, work, shadowpt.Space{Limit: shadowpt.VASize - 1})
 	require.True(t, ok)
 	tr.Follow(s)
@@ -198,8 +198,8 @@ func TestEmptyPagesCostNothing(t *testing.T) {
 	put(p.vram, at+5*shadowpt.SmallPage, shadowpt.PTE{Valid: true}.Encode())
 	put(p.vram, at+63*shadowpt.SmallPage+8, shadowpt.PTE{Valid: true}.Encode())
 	const page, used = shadowpt.SmallPage / 8, 3 // pages: one of the directory, two of the small table
-	work := shadowpt.NewWork(1 << 62)
-	tr := shadowpt.NewTracker(p, p, work, uint64(len(p.vram)), 1<<40)
+	work := shadowpt.NewWork(shadowpt.Fermi, 1<<62)
+	tr := shadowpt.NewTracker(p, work, uint64(len(p.vram)), 1<<40)
 	s, ok := shadowpt.NewShadow(p, p, work, shadowpt.Space{Limit: shadowpt.VASize - 1})
 	require.True(t, ok)
 	tr.Follow(s)
@@ -218,7 +218,7 @@ func TestEmptyPagesCostNothing(t *testing.T) {
 // for any number of them.
 func TestOnlyNamedSpacesAreScanned(t *testing.T) {
 	p, tr, s := populated(t, 4)
-	other, ok := shadowpt.NewShadow(p, p, shadowpt.NewWork(1<<62), shadowpt.Space{Dir: uint64(len(p.vram)), Limit: shadowpt.VASize - 1})
+	other, ok := shadowpt.NewShadow(p, p, shadowpt.NewWork(shadowpt.Fermi, 1<<62), shadowpt.Space{Dir: uint64(len(p.vram)), Limit: shadowpt.VASize - 1})
 	require.True(t, ok)
 	const tables = plainTables + 4*shadowpt.SmallTableSize // with the directory
 	tr.Follow(other)                                       // nothing is there: it has no tables

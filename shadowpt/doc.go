@@ -1,11 +1,10 @@
-// Package shadowpt implements the GPU page tables of Fermi: their format, look-up of an
-// address ([Walk], and [TLB], which caches), and how the tables that a card walks are
-// built from those that a guest wrote ([Shadow]).
+// Package shadowpt implements GPU page tables: their formats, look-up of an address ([Format.Walk],
+// and [TLB], which caches), and how the tables that a card walks are built from those that a guest
+// wrote ([Shadow]).
 //
-// A 40-bit virtual address space has one directory of 8,192 entries, 128 MiB
-// each. A directory entry (PDE) names up to two tables: one of 4 KiB pages and
-// one of 128 KiB pages. A table entry (PTE) names a page in VRAM or in system
-// memory.
+// A [Format] is data: levels of directories and two kinds of page tables. [Fermi] has one
+// directory, [Hopper] five levels. What a Shadow finds goes to a sink; the encoder writes it as
+// tables of the same format.
 //
 // A Shadow is rebuilt from all of the guest's tables, or a [Tracker] updates it at a cost
 // proportional to the changes. [Policy] selects when and how.
@@ -15,6 +14,6 @@
 // goroutines. A TLB, or a Tracker with its Shadows, belongs to one goroutine at a time;
 // only a Tracker's [Watch] may be used by any.
 //
-// Sources: envytools docs/hw/memory/g80-vm.rst and rnndb/memory/gf100_vm.xml, and nouveau's
-// source.
+// Sources: envytools docs/hw/memory/g80-vm.rst and rnndb/memory/gf100_vm.xml, NVIDIA's dev_mmu.h
+// of GH100, and nouveau's source.
 package shadowpt

@@ -16,4 +16,6 @@ func (s *Shadow) Entry(q, page uint64) uint64 { return s.entry(q, page) }
 
 // Asked are what is asked of entries without taking them apart: whether one names the
 // guest's system memory, and whether engines may write VRAM through it.
-func Asked(q uint64) (system, writes bool) { return namesSystem(q) != 0, q&writable == valid }
+func (f *Format) Asked(q uint64) (system, writes bool) {
+	return f.namesSystem(q) != 0, q&f.writable == f.valid
+}

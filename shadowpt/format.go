@@ -1,82 +1,152 @@
 package shadowpt
 
-// Geometry of an address space. Sizes are in bytes.
-const (
-	VABits = 40
-	VASize = 1 << VABits
+// Format describes the page tables of a chip: one or more levels of directories, of which the
+// last names up to two tables of pages, of large and of small ones. It is data: all that looks
+// up, shadows or caches takes its geometry from here.
+type Format struct {
+	Name  string
+	Dirs  []Level  // from the root
+	Pages [2]Level // tables of big and of small pages
 
-	DirEntries = 8192
-	DirSize    = DirEntries * 8
-	dirShift   = 27
-	DirSpan    = 1 << dirShift // what one PDE covers
+	pte pteFields
 
-	SmallShift   = 12
-	SmallPage    = 1 << SmallShift
-	SmallEntries = DirSpan / SmallPage // 32,768
-	BigShift     = 17
-	BigPage      = 1 << BigShift
-	BigEntries   = DirSpan / BigPage // 1,024
-)
+	// Masks for handling many page entries without decoding them. copied has the bits that
+	// are copied to the card. An entry lets engines write VRAM if only valid is set of
+	// writable.
+	valid, readOnly, inSystem, ofAddress, copied, writable uint64
 
-// bitField is one field of a 64-bit table entry.
-type bitField struct {
-	Name   string
-	Hi, Lo uint8
+	addrUp   uint8 // from the place of the address in an entry to an address
+	group    int   // how many small pages share the range of a big one
+	physSize uint64
 }
 
-func (f bitField) get(q uint64) uint64 { return q >> f.Lo & (1<<(f.Hi-f.Lo+1) - 1) }
+// Level is one level of tables. Its entries have one or two words of 64 bits.
+type Level struct {
+	Shift uint8 // an entry covers 1 << Shift bytes
+	Bits  uint8 // of an address choose the entry
+	Words uint8 // of an entry
 
-func (f bitField) put(v uint64) uint64 { return v & (1<<(f.Hi-f.Lo+1) - 1) << f.Lo }
+	dir dirFields // of a directory
+}
+
+// Span is how many bytes of the address space an entry covers.
+func (l *Level) Span() uint64 { return 1 << l.Shift }
+
+// Entries is how many entries a table has.
+func (l *Level) Entries() int { return 1 << l.Bits }
+
+// Size is the size of a table in bytes.
+func (l *Level) Size() uint64 { return uint64(l.Words) * 8 << l.Bits }
+
+func (l *Level) index(va uint64) uint64 { return va >> l.Shift & (1<<l.Bits - 1) }
+
+// Tables of a node and of a directory entry, as indices. A directory's table of the next level
+// is in the place of the small one.
+const (
+	big   = 0
+	small = 1
+)
+
+// MaxLevels bounds the levels of directories.
+const MaxLevels = 6
+
+// VASize is the size of an address space in bytes.
+func (f *Format) VASize() uint64 { return f.Dirs[0].Span() << f.Dirs[0].Bits }
+
+// last is the last level of directories.
+func (f *Format) last() *Level { return &f.Dirs[len(f.Dirs)-1] }
+
+// field is a field of an entry's word. One of no bits is absent.
+type field struct{ lo, bits uint8 }
+
+func (f field) get(q uint64) uint64 { return q >> f.lo & (1<<f.bits - 1) }
+
+func (f field) put(v uint64) uint64 { return v & (1<<f.bits - 1) << f.lo }
 
 // mask is the field's bits in an entry.
-func (f bitField) mask() uint64 { return f.put(^uint64(0)) }
+func (f field) mask() uint64 { return f.put(^uint64(0)) }
 
-// A directory entry: the big table in the low dword, the small one in the high.
-var (
-	pdeBigTarget   = bitField{"BIG_TARGET", 1, 0}
-	pdeSize        = bitField{"SIZE", 3, 2} // 128 MiB >> SIZE are covered
-	pdeBigAddr     = bitField{"BIG_ADDRESS", 31, 4}
-	pdeSmallTarget = bitField{"SMALL_TARGET", 33, 32}
-	pdeSmallAddr   = bitField{"SMALL_ADDRESS", 63, 36}
-)
+// pteFields are the fields of a page entry.
+type pteFields struct {
+	valid, supervisor, readOnly, encrypted, volatile, noAtomics, acd field
 
-// A page entry.
-var (
-	pteValid      = bitField{"VALID", 0, 0}
-	pteSupervisor = bitField{"SUPERVISOR", 1, 1}
-	pteReadOnly   = bitField{"READ_ONLY", 2, 2}
-	pteEncrypted  = bitField{"ENCRYPTED", 3, 3}
-	pteAddr       = bitField{"ADDRESS", 31, addrLow}
-	pteVolatile   = bitField{"VOLATILE", 32, 32}
-	pteTarget     = bitField{"TARGET", 34, 33}
-	pteKind       = bitField{"KIND", 43, 36}
-	pteCompTag    = bitField{"COMPTAG", 60, 44}
-)
+	target, addr, kind, compTag field
 
-const (
-	addrShift = 12 // every address field counts 4 KiB
-	addrLow   = 4  // lowest bit of a page entry's address
-)
+	// unmapped tells what an entry that is not valid means. Where it has no bits, nothing.
+	unmapped        field
+	sparse, noSmall uint64 // its values
+}
 
-// Masks for handling many entries without decoding them. copied has the bits that are
-// copied to the card.
-var (
-	valid     = pteValid.mask()
-	readOnly  = pteReadOnly.mask()
-	inSystem  = pteTarget.put(uint64(SystemCoherent)) & pteTarget.put(uint64(SystemNonCoherent)) // clear in the other targets
-	ofAddress = pteAddr.mask()
-	copied    = valid | readOnly | pteSupervisor.mask() | pteVolatile.mask() | pteTarget.mask() | pteKind.mask()
-	// An entry lets engines write VRAM if only valid is set of writable.
-	writable = valid | readOnly | pteTarget.mask()
-)
+// dirFields are the fields of a directory entry.
+type dirFields struct {
+	tables [2]tableFields
+	size   field  // code of the tables' length
+	page   uint64 // the bit of word 0 that makes the entry a page's
+	pages  bool   // such pages exist at this level
+	// The entry is sparse if word 0 has these bits of the mask.
+	sparseMask, sparse uint64
+}
+
+// tableFields are the fields that say where a table is.
+type tableFields struct {
+	word         uint8
+	target, addr field
+	unit         uint8 // an address counts 1 << unit bytes
+}
+
+// pageShift is log2 of SmallPage, which the address of every page entry counts.
+const pageShift = 12
+
+// prepare computes what follows from the other fields.
+func (f Format) prepare() *Format {
+	p := &f.pte
+	f.valid, f.readOnly, f.ofAddress = p.valid.mask(), p.readOnly.mask(), p.addr.mask()
+	f.inSystem = p.target.put(uint64(SystemCoherent)) & p.target.put(uint64(SystemNonCoherent)) // clear in the other targets
+	f.copied = f.valid | f.readOnly | p.supervisor.mask() | p.volatile.mask() | p.noAtomics.mask() | p.acd.mask() |
+		p.target.mask() | p.kind.mask()
+	f.writable = f.valid | f.readOnly | p.target.mask()
+	f.addrUp = pageShift - p.addr.lo
+	f.physSize = 1 << (p.addr.bits + pageShift)
+	f.group = 1 << (f.Pages[big].Shift - f.Pages[small].Shift)
+	return &f
+}
 
 // addressOf returns the address in a page entry, in bytes.
-func addressOf(q uint64) uint64 { return q & ofAddress << (addrShift - addrLow) }
+func (f *Format) addressOf(q uint64) uint64 { return q & f.ofAddress << f.addrUp }
 
 // addressed is the reverse of addressOf.
-func addressed(addr uint64) uint64 { return addr >> (addrShift - addrLow) & ofAddress }
+func (f *Format) addressed(addr uint64) uint64 { return addr >> f.addrUp & f.ofAddress }
 
-// Target is the kind of memory of an address, as PTEs and instance blocks encode it.
+// part returns the entry for the memory at an offset into a page, 0 if no address reaches it.
+func (f *Format) part(q, offset uint64) uint64 {
+	addr := f.addressOf(q) + offset
+	if addr >= f.physSize {
+		return 0
+	}
+	return q&^f.ofAddress | f.addressed(addr)
+}
+
+// unmapped returns the bits of an entry that is not valid if they mean something: that the page
+// is sparse, or of a big page that no small one replaces it. Otherwise it returns 0.
+func (f *Format) unmapped(q uint64) uint64 {
+	if u := f.pte.unmapped.get(q); u != 0 && (u == f.pte.sparse || u == f.pte.noSmall) {
+		return f.pte.unmapped.put(u)
+	}
+	return 0
+}
+
+// covers reports whether a big page's entry takes precedence over small ones.
+func (f *Format) covers(q uint64) bool { return q&f.valid != 0 || f.unmapped(q) != 0 }
+
+// namesSystem is 1 for a page entry that names system memory, else 0.
+func (f *Format) namesSystem(q uint64) int {
+	if q&f.valid != 0 && q&f.inSystem != 0 {
+		return 1
+	}
+	return 0
+}
+
+// Target is the kind of memory of an address, as page entries and instance blocks encode it.
 type Target uint8
 
 const (
@@ -89,97 +159,137 @@ const (
 // System reports whether the target is system memory, reached by bus address.
 func (t Target) System() bool { return t == SystemCoherent || t == SystemNonCoherent }
 
-// Table is where a page table lies. PDEs count targets differently from PTEs:
-// 0 means there is none, 1 is VRAM.
+// Table is where a page table lies. Directory entries count targets differently from page
+// entries: 0 means there is none, 1 is VRAM.
 type Table struct {
 	Present bool
 	Target  Target
-	Addr    uint64 // in bytes, a multiple of 4 KiB
+	Addr    uint64 // in bytes
 }
 
-func decodeTable(target, addr uint64) Table {
-	switch target {
+func (t *tableFields) decode(w Words) Table {
+	q := w[t.word]
+	code, addr := t.target.get(q), t.addr.get(q)<<t.unit
+	switch code {
 	case 0:
 		return Table{}
 	case 1:
-		return Table{Present: true, Target: VRAM, Addr: addr << addrShift}
+		return Table{Present: true, Target: VRAM, Addr: addr}
 	}
-	return Table{Present: true, Target: Target(target), Addr: addr << addrShift}
+	return Table{Present: true, Target: Target(code), Addr: addr}
 }
 
-func (t Table) encode(target, addr bitField) uint64 {
-	if !t.Present {
-		return 0
+func (t *tableFields) encode(table Table, w *Words) {
+	if !table.Present {
+		return
 	}
-	code := uint64(t.Target)
-	if t.Target == VRAM {
+	code := uint64(table.Target)
+	if table.Target == VRAM {
 		code = 1
 	}
-	return target.put(code) | addr.put(t.Addr>>addrShift)
+	w[t.word] |= t.target.put(code) | t.addr.put(table.Addr>>t.unit)
 }
+
+// Words are an entry of a directory. An entry of one word has it first.
+type Words [2]uint64
 
 // PDE is a decoded directory entry.
 type PDE struct {
+	// Small is the table of small pages, or of the next level of directories.
 	Big, Small Table
-	// Size is the size code: the entry's tables cover DirSpan >> Size bytes.
+	// Size is the size code: the entry's tables cover its span >> Size.
 	Size uint8
+	// Page is the page entry that the directory entry is, 0 if it is none.
+	Page uint64
+	// Sparse entries have no tables. Reads of what they cover return 0; writes have no effect.
+	Sparse bool
 }
 
-// DecodePDE decodes a directory entry.
-func DecodePDE(q uint64) PDE {
-	return PDE{
-		Big:   decodeTable(pdeBigTarget.get(q), pdeBigAddr.get(q)),
-		Small: decodeTable(pdeSmallTarget.get(q), pdeSmallAddr.get(q)),
-		Size:  uint8(pdeSize.get(q)),
+// Decode decodes an entry of a directory.
+func (l *Level) Decode(w Words) PDE {
+	d := &l.dir
+	switch {
+	case w[0]&d.page != 0 && d.pages:
+		return PDE{Page: w[0]}
+	case w[0]&d.page != 0:
+		return PDE{}
+	case d.sparse != 0 && w[0]&d.sparseMask == d.sparse:
+		return PDE{Sparse: true}
 	}
+	return PDE{Big: d.tables[big].decode(w), Small: d.tables[small].decode(w), Size: uint8(d.size.get(w[0]))}
 }
 
-// Encode is the reverse of DecodePDE. Only VRAM, SystemCoherent and
-// SystemNonCoherent tables can be encoded; a Peer table encodes as VRAM would.
-func (p PDE) Encode() uint64 {
-	return p.Big.encode(pdeBigTarget, pdeBigAddr) |
-		p.Small.encode(pdeSmallTarget, pdeSmallAddr) | pdeSize.put(uint64(p.Size))
+// Encode is the reverse of Decode. Only VRAM, SystemCoherent and SystemNonCoherent tables can
+// be encoded; a Peer table encodes as VRAM would.
+func (l *Level) Encode(p PDE) (w Words) {
+	switch {
+	case p.Page != 0:
+		return Words{p.Page}
+	case p.Sparse:
+		return Words{l.dir.sparse}
+	}
+	w[0] = l.dir.size.put(uint64(p.Size))
+	l.dir.tables[big].encode(p.Big, &w)
+	l.dir.tables[small].encode(p.Small, &w)
+	return w
 }
 
 // PTE is a decoded page entry.
 type PTE struct {
-	Valid, Supervisor, ReadOnly, Encrypted, Volatile bool
+	Valid, Supervisor, ReadOnly, Encrypted, Volatile, NoAtomics, ACD bool
 
 	Target  Target
 	Addr    uint64 // in bytes, a multiple of 4 KiB
 	Kind    uint8  // storage type; 00 is pitch linear
 	CompTag uint32
+
+	// Of entries that are not valid. Sparse pages read as 0 and ignore writes. NoSmall of a big
+	// page says that no small page replaces it.
+	Sparse, NoSmall bool
 }
 
 // DecodePTE decodes a page entry.
-func DecodePTE(q uint64) PTE {
+func (f *Format) DecodePTE(q uint64) PTE {
+	p := &f.pte
+	if p.unmapped.bits != 0 && q&f.valid == 0 {
+		u := p.unmapped.get(q)
+		return PTE{Sparse: u == p.sparse, NoSmall: u == p.noSmall}
+	}
 	return PTE{
-		Valid:      pteValid.get(q) != 0,
-		Supervisor: pteSupervisor.get(q) != 0,
-		ReadOnly:   pteReadOnly.get(q) != 0,
-		Encrypted:  pteEncrypted.get(q) != 0,
-		Volatile:   pteVolatile.get(q) != 0,
-		Target:     Target(pteTarget.get(q)),
-		Addr:       pteAddr.get(q) << addrShift,
-		Kind:       uint8(pteKind.get(q)),
-		CompTag:    uint32(pteCompTag.get(q)),
+		Valid:      p.valid.get(q) != 0,
+		Supervisor: p.supervisor.get(q) != 0,
+		ReadOnly:   p.readOnly.get(q) != 0,
+		Encrypted:  p.encrypted.get(q) != 0,
+		Volatile:   p.volatile.get(q) != 0,
+		NoAtomics:  p.noAtomics.get(q) != 0,
+		ACD:        p.acd.get(q) != 0,
+		Target:     Target(p.target.get(q)),
+		Addr:       f.addressOf(q),
+		Kind:       uint8(p.kind.get(q)),
+		CompTag:    uint32(p.compTag.get(q)),
 	}
 }
 
-// Encode is the reverse of DecodePTE.
-func (p PTE) Encode() uint64 {
-	q := pteAddr.put(p.Addr>>addrShift) | pteTarget.put(uint64(p.Target)) |
-		pteKind.put(uint64(p.Kind)) | pteCompTag.put(uint64(p.CompTag))
-	for _, f := range []struct {
+// EncodePTE is the reverse of DecodePTE.
+func (f *Format) EncodePTE(e PTE) uint64 {
+	p := &f.pte
+	q := f.addressed(e.Addr) | p.target.put(uint64(e.Target)) | p.kind.put(uint64(e.Kind)) | p.compTag.put(uint64(e.CompTag))
+	for _, b := range [...]struct {
 		on    bool
-		field bitField
+		field field
 	}{
-		{p.Valid, pteValid}, {p.Supervisor, pteSupervisor}, {p.ReadOnly, pteReadOnly},
-		{p.Encrypted, pteEncrypted}, {p.Volatile, pteVolatile},
+		{e.Valid, p.valid}, {e.Supervisor, p.supervisor}, {e.ReadOnly, p.readOnly}, {e.Encrypted, p.encrypted},
+		{e.Volatile, p.volatile}, {e.NoAtomics, p.noAtomics}, {e.ACD, p.acd},
 	} {
-		if f.on {
-			q |= f.field.put(1)
+		if b.on {
+			q |= b.field.put(1)
 		}
+	}
+	switch {
+	case e.Sparse:
+		q |= p.unmapped.put(p.sparse)
+	case e.NoSmall:
+		q |= p.unmapped.put(p.noSmall)
 	}
 	return q
 }

@@ -86,7 +86,7 @@ func TestEntryEqualsDecoded(t *testing.T) {
 		q := rapid.Uint64().Draw(t, "entry") | uint64(rapid.IntRange(0, 1).Draw(t, "valid"))
 		page := rapid.SampledFrom([]uint64{shadowpt.SmallPage, shadowpt.BigPage}).Draw(t, "page")
 		g := &asked{answer: rapid.Uint64Range(0, 1<<28-1).Draw(t, "card") << 12, ok: rapid.Bool().Draw(t, "found")}
-		s, ok := shadowpt.NewShadow(g, newPlain(0, shadowpt.DirSize), shadowpt.NewWork(0), shadowpt.Space{})
+		s, ok := shadowpt.NewShadow(g, newPlain(0, shadowpt.DirSize), shadowpt.NewWork(shadowpt.Fermi, 0), shadowpt.Space{})
 		require.True(t, ok)
 		got := s.Entry(q, page)
 
@@ -104,7 +104,7 @@ func TestEntryEqualsDecoded(t *testing.T) {
 		}
 		require.Equal(t, want, got)
 		require.Equal(t, foreign, s.Counts.Foreign)
-		system, writes := shadowpt.Asked(q)
+		system, writes := shadowpt.Fermi.Asked(q)
 		require.Equal(t, p.Valid && p.Target.System(), system)
 		require.Equal(t, p.Valid && !p.ReadOnly && p.Target == shadowpt.VRAM, writes)
 	})

@@ -5,10 +5,7 @@ import (
 	"encoding/binary"
 )
 
-const (
-	pageEntries = SmallPage / 8
-	pagesOf4KiB = SmallTableSize / SmallPage // of the largest table
-)
+const pageEntries = SmallPage / 8 // words of a page
 
 var zeroPage [SmallPage]byte
 
@@ -37,29 +34,39 @@ func (k leafKey) target() Target {
 	return VRAM
 }
 
-// leafRef is the part of one table that a page holds: count entries from first on.
+// leafRef is the part of one table that a page holds: count words of the table from first on,
+// which are those of the page from base on.
 type leafRef struct {
-	s     *Shadow
-	n     *node // nil: the directory
-	big   bool
-	first int
-	count int
+	s                  *Shadow
+	n                  *node
+	part               int
+	base, first, count int
 }
 
 // held is a table's end of a leafRef.
 type held struct {
-	l  *leaf
-	at int // of the reference in l.refs
+	l        *leaf
+	at, base int // of the reference in l.refs; of the table's words in the page
 }
 
 // tracked is a Tracker's state of a node.
 type tracked struct {
-	key                  nodeKey
-	held                 bool // the node's tables are followed
-	guestSmall, guestBig []held
-	slots                entrySet // directory entries that name the node
-	links                int      // how many
-	redo                 bool     // in Tracker.again
+	held  bool // the node's tables are followed
+	guest [2][]held
+	slots map[*node]*slots // the directories with entries that name the node
+	links int              // how many entries
+	redo  bool             // in Tracker.again
+
+	// Of a directory.
+	at      [][]*node // the node of each entry; nil: no entry of the page has one
+	changed bitset    // entries
+	dirty   bool      // some are set; the node is in Shadow.dirty
+}
+
+// slots are entries of one directory.
+type slots struct {
+	set bitset
+	n   int
 }
 
 func (l *leaf) bytes() []byte {
@@ -77,7 +84,7 @@ func (l *leaf) entry(i int) uint64 {
 }
 
 // fill records the page's bytes.
-func (l *leaf) fill(p []byte) {
+func (l *leaf) fill(f *Format, p []byte) {
 	l.system = 0
 	if l.seen == nil {
 		if bytes.Equal(p, zeroPage[:]) {
@@ -87,50 +94,33 @@ func (l *leaf) fill(p []byte) {
 	}
 	copy(l.seen[:], p)
 	for i := range pageEntries {
-		l.system += namesSystem(l.entry(i))
+		l.system += f.namesSystem(l.entry(i))
 	}
 }
 
-// namesSystem is 1 for a page entry that names system memory, else 0.
-func namesSystem(q uint64) int {
-	if q&valid != 0 && q&inSystem != 0 {
-		return 1
-	}
-	return 0
-}
-
-// entryAt returns the guest's entry i of a table, 0 if the table is not followed.
-func entryAt(pages []held, i int) uint64 {
+// wordAt returns the guest's word i of a table, 0 if the table is not followed.
+func wordAt(pages []held, i int) uint64 {
 	if pages == nil {
 		return 0
 	}
-	return pages[i/pageEntries].l.entry(i % pageEntries)
+	h := &pages[i/pageEntries]
+	return h.l.entry(h.base + i%pageEntries)
 }
 
 // addRef records that a table includes the page.
 func (l *leaf) addRef(r leafRef) held {
 	l.refs = append(l.refs, r)
-	return held{l, len(l.refs) - 1}
+	return held{l, len(l.refs) - 1, r.base}
 }
 
 // removeRef is the reverse of addRef. The last reference moves into the free place.
 func (h held) removeRef() {
 	l, last := h.l, len(h.l.refs)-1
 	if h.at != last {
-		l.refs[h.at] = l.refs[last]
-		l.refs[h.at].pages()[l.refs[h.at].first/pageEntries].at = h.at
+		r := &l.refs[h.at]
+		*r = l.refs[last]
+		r.n.guest[r.part][r.first/pageEntries].at = h.at
 	}
 	l.refs[last] = leafRef{}
 	l.refs = l.refs[:last]
-}
-
-// pages returns the pages of the reference's table.
-func (r *leafRef) pages() []held {
-	switch {
-	case r.n == nil:
-		return r.s.pages
-	case r.big:
-		return r.n.guestBig
-	}
-	return r.n.guestSmall
 }

@@ -16,6 +16,7 @@ import (
 // it follows, or, between switches, full rebuilds. At each flush point every
 // shadow must be what a fresh full rebuild of the same bytes makes.
 type program struct {
+	shape
 	w      *twin
 	t      *shadowpt.Tracker
 	work   *shadowpt.Work
@@ -26,6 +27,8 @@ type program struct {
 
 	direct  map[uint64]bool // guest pages that the guest writes without a trap
 	found   int             // addresses that the card found
+	sparse  int             // sparse ones
+	sizes   map[uint64]int  // found, by the size of their page
 	entered string          // the immediate difference of a newly entered space
 }
 
@@ -50,25 +53,48 @@ func (r *random) one(in uint64) bool { return r.n(in) == 0 }
 
 func pick[T any](r *random, list ...T) T { return list[r.n(uint64(len(list)))] }
 
+// shape is a program's format, and how it uses it.
+type shape struct {
+	format *shadowpt.Format
+	pte    func(r *random) uint64
+	// pde writes an entry of a directory that sp may use.
+	pde func(p *program, sp *programSpace)
+	// leafAt is where a page's entry may be.
+	leafAt func(r *random) uint64
+	va     func(r *random) uint64
+	// where returns the card's address of va as the guest's tables have it, without the package.
+	where func(w *twin, s shadowpt.Space, va uint64) (at uint64, pte shadowpt.PTE, ok bool)
+}
+
+// shapes are the formats, each with programs of its own.
+var shapes = []shape{
+	{shadowpt.Fermi, fermiPTE, fermiPDE, fermiLeafAt, fermiVA, (*twin).fermiWhere},
+	{shadowpt.Hopper, hopperPTE, hopperPDE, hopperLeafAt, hopperVA, (*twin).hopperWhere},
+}
+
 // Where programs have their tables: some overlap, one reaches beyond the memory.
 var (
 	tablePlaces = []uint64{0x100000, 0x140000, 0x101000, 0x60000, 0x60000, 0x1a0000, 0x1fe000, 0x1c0000, 0x58000, twinVRAM}
 	dirPlaces   = []uint64{0, 0x10000, 0x18000, 0x60000, twinVRAM - shadowpt.DirSize}
 )
 
-func newProgram(t reporter, seed uint64) *program {
-	p := &program{rnd: random(seed*2 + 1), direct: make(map[uint64]bool), work: shadowpt.NewWork(1 << 40)}
+func newProgram(t reporter, sh shape, seed uint64) *program {
+	p := &program{shape: sh, rnd: random(seed*2 + 1), direct: make(map[uint64]bool), sizes: make(map[uint64]int), work: shadowpt.NewWork(sh.format, 1<<40)}
 	p.rnd.next()
 	p.w = newTwin(t, 32<<20)
-	p.t = shadowpt.NewTracker(p.w, p.w, p.work, twinVRAM, 64<<20)
+	p.t = shadowpt.NewTracker(p.w, p.work, twinVRAM, 64<<20)
 	for range 1 + p.rnd.n(3) {
 		p.enter()
+	}
+	for range len(sh.format.Dirs) * 20 { // so that levels meet
+		p.pde(p, p.spaces[0])
+		p.poke(p.anywhere(), p.pte(&p.rnd))
 	}
 	return p
 }
 
 func (p *program) enter() {
-	space := shadowpt.Space{Dir: pick(&p.rnd, dirPlaces...), Target: pick(&p.rnd, shadowpt.VRAM, shadowpt.VRAM, shadowpt.SystemCoherent), Limit: shadowpt.VASize - 1}
+	space := shadowpt.Space{Dir: pick(&p.rnd, dirPlaces...), Target: pick(&p.rnd, shadowpt.VRAM, shadowpt.VRAM, shadowpt.SystemCoherent), Limit: p.format.VASize() - 1}
 	if space.Target.System() && space.Dir >= twinRAM {
 		space.Dir = 0x80000
 	}
@@ -107,24 +133,23 @@ func (p *program) step() {
 	r := &p.rnd
 	switch r.n(16) {
 	case 0, 1, 2:
-		p.poke(p.anywhere(), p.pte())
+		p.poke(p.anywhere(), p.pte(r))
 	case 3:
 		m, at := p.somewhere()
-		q := p.pte()
+		q := p.pte(r)
 		for i := range r.n(100) {
 			p.write(m, at+i*8, le(q+i*pick(r, uint64(0), 1<<4, 32<<4)))
 		}
 	case 4: // single bytes, as drivers write through BAR3
 		m, at := p.somewhere()
-		for i, b := range le(p.pte()) {
+		for i, b := range le(p.pte(r)) {
 			if !r.one(4) {
 				p.write(m, at+uint64(i), []byte{b})
 			}
 		}
 	case 5, 6, 7:
 		if len(p.spaces) > 0 {
-			sp := pick(r, p.spaces...)
-			p.write(sp.space.Target, sp.space.Dir+r.n(4)*8, le(p.pde()))
+			p.pde(p, pick(r, p.spaces...))
 		}
 	case 8:
 		m, at := p.somewhere()
@@ -133,7 +158,7 @@ func (p *program) step() {
 		from, to := pick(r, tablePlaces[:8]...)&^0xfff, pick(r, tablePlaces[:8]...)&^0xfff
 		p.write(shadowpt.VRAM, to, slices.Clone(p.w.vram[from:from+shadowpt.SmallPage]))
 	case 10:
-		page := p.tablePage()
+		page := tablePage(r)
 		p.direct[page] = !p.direct[page]
 		p.t.Untrapped(page<<12, shadowpt.SmallPage, p.direct[page])
 	case 11, 12:
@@ -183,7 +208,11 @@ func le(q uint64) []byte { return binary.LittleEndian.AppendUint64(nil, q) }
 
 func (p *program) somewhere() (shadowpt.Target, uint64) {
 	m := pick(&p.rnd, shadowpt.VRAM, shadowpt.VRAM, shadowpt.VRAM, shadowpt.SystemCoherent)
-	return m, pick(&p.rnd, tablePlaces...) + pick(&p.rnd, p.rnd.n(64), p.rnd.n(64), 511, 512, 1023, p.rnd.n(32768))*8
+	return m, p.leafAt(&p.rnd)
+}
+
+func fermiLeafAt(r *random) uint64 {
+	return pick(r, tablePlaces...) + pick(r, r.n(64), r.n(64), 511, 512, 1023, r.n(32768))*8
 }
 
 type where struct {
@@ -193,8 +222,8 @@ type where struct {
 
 func (p *program) anywhere() where { m, at := p.somewhere(); return where{m, at} }
 
-func (p *program) tablePage() uint64 {
-	return (pick(&p.rnd, append(dirPlaces, tablePlaces[:9]...)...) >> 12) + p.rnd.n(2)
+func tablePage(r *random) uint64 {
+	return (pick(r, append(dirPlaces, tablePlaces[:9]...)...) >> 12) + r.n(2)
 }
 
 func (p *program) poke(at where, q uint64) { p.write(at.m, at.at, le(q)) }
@@ -212,8 +241,7 @@ func (p *program) write(m shadowpt.Target, at uint64, b []byte) {
 	p.t.Wrote(at, uint64(len(b)))
 }
 
-func (p *program) pte() uint64 {
-	r := &p.rnd
+func fermiPTE(r *random) uint64 {
 	e := shadowpt.PTE{
 		Valid: !r.one(6), ReadOnly: r.one(4), Supervisor: r.one(16), Volatile: r.one(2),
 		Target: pick(r, shadowpt.VRAM, shadowpt.VRAM, shadowpt.SystemCoherent, shadowpt.SystemNonCoherent, shadowpt.Peer),
@@ -223,7 +251,7 @@ func (p *program) pte() uint64 {
 	case r.one(3):
 		e.Addr &^= shadowpt.BigPage - 1
 	case r.one(6): // a page that is a table
-		e.Target, e.ReadOnly, e.Addr = shadowpt.VRAM, false, p.tablePage()<<12
+		e.Target, e.ReadOnly, e.Addr = shadowpt.VRAM, false, tablePage(r)<<12
 	case r.one(32):
 		e.Addr = r.n(1<<40) &^ 0xfff
 	case r.one(32):
@@ -235,7 +263,7 @@ func (p *program) pte() uint64 {
 	return e.Encode()
 }
 
-func (p *program) pde() uint64 {
+func fermiPDE(p *program, sp *programSpace) {
 	r := &p.rnd
 	q := uint64(0)
 	for _, shift := range []uint{0, 32} {
@@ -245,14 +273,12 @@ func (p *program) pde() uint64 {
 		q |= r.n(4) << 2
 	}
 	if r.one(8) {
-		return 0
+		q = 0
 	}
-	return q
+	p.write(sp.space.Target, sp.space.Dir+r.n(4)*8, le(q))
 }
 
-// va is an address that a space may have.
-func (p *program) va() uint64 {
-	r := &p.rnd
+func fermiVA(r *random) uint64 {
 	return r.n(4)<<27 + pick(r, r.n(64)<<12, r.n(64)<<17, r.n(1<<15)<<12) + r.n(4096)
 }
 
@@ -265,16 +291,16 @@ func (p *program) engine() {
 			return
 		}
 		sp := pick(r, p.spaces...)
-		va := p.va()
-		e, _, ok := shadowpt.Walk(p.w, shadowpt.Space{Dir: sp.s.Dir(), Limit: shadowpt.VASize - 1}, va)
-		if ok && e.Target == shadowpt.VRAM && !e.ReadOnly {
+		va := p.va(r)
+		e, _, ok := p.cardWalk(sp, va)
+		if ok && e.Valid && e.Target == shadowpt.VRAM && !e.ReadOnly {
 			p.tlb = append(p.tlb, uint64(slices.Index(p.w.pieces, int((e.Addr+va-e.VA)>>12))))
 		}
 	}
 	for range 4 {
 		if len(p.tlb) > 0 {
 			at := pick(r, p.tlb...)<<12 + r.n(512)*8
-			copy(p.w.vram[at:], le(pick(r, p.pte(), p.pde(), r.next())))
+			copy(p.w.vram[at:], le(pick(r, p.pte(r), r.n(1<<22)&^0xff|r.n(8), r.next())))
 		}
 	}
 }
@@ -284,7 +310,7 @@ func (p *program) remap() {
 	r := &p.rnd
 	part := pick(r, &p.w.hole, &p.w.ro)
 	old := *part
-	from := r.n(256) << 12
+	from := pick(r, r.n(256), r.n(twinRAM>>12)) << 12
 	*part = [2]uint64{from, from + (1+r.n(32))<<12}
 	if r.one(8) {
 		p.t.Remapped(0, 1<<35)
@@ -347,50 +373,97 @@ func (p *program) compare(sp *programSpace) string {
 	s, _ := shadowpt.NewShadow(&o, &o, p.work, sp.space)
 	s.Rebuild()
 	defer s.Free() // its memory is zero again for the next one
-	got, want := p.w.card[sp.s.Dir():], o.card[s.Dir():]
-	for i := range shadowpt.DirEntries {
-		a, b := binary.LittleEndian.Uint64(got[i*8:]), binary.LittleEndian.Uint64(want[i*8:])
-		if a|b == 0 {
+	c := comparison{p.format, p.w, &o, make(map[[3]uint64]bool)}
+	return c.dirs(0, shadowpt.Table{Present: true, Addr: sp.s.Dir()}, shadowpt.Table{Present: true, Addr: s.Dir()})
+}
+
+// comparison compares the tables of two cards. A table of zeros equals none.
+type comparison struct {
+	f    *shadowpt.Format
+	g, w *twin
+	done map[[3]uint64]bool
+}
+
+func (c *comparison) dirs(level int, got, want shadowpt.Table) string {
+	id := [3]uint64{uint64(level), got.Addr, want.Addr}
+	if c.done[id] {
+		return ""
+	}
+	c.done[id] = true
+	l := &c.f.Dirs[level]
+	step := int(l.Words) * 8
+	x, y := c.g.table(got, l.Size()), c.w.table(want, l.Size())
+	for i := 0; i < len(x); i += step {
+		if bytes.Equal(x[i:i+step], noTable[:step]) && bytes.Equal(y[i:i+step], noTable[:step]) {
 			continue
 		}
-		g, w := shadowpt.DecodePDE(a), shadowpt.DecodePDE(b)
-		if g.Size != w.Size {
-			return fmt.Sprintf("directory entry %d: %#x and %#x", i, a, b)
+		a, b := l.Decode(words(x[i:i+step])), l.Decode(words(y[i:i+step]))
+		d := ""
+		switch {
+		case a.Page != b.Page || a.Sparse != b.Sparse || a.Size != b.Size:
+			d = fmt.Sprintf(": %x and, rebuilt, %x", x[i:i+step], y[i:i+step])
+		case level < len(c.f.Dirs)-1:
+			d = c.dirs(level+1, a.Small, b.Small)
+		default:
+			if d = c.pages(0, a.Big, b.Big); d == "" {
+				d = c.pages(1, a.Small, b.Small)
+			}
 		}
-		for _, t := range []struct {
-			what string
-			g, w shadowpt.Table
-			size uint64
-		}{{"big", g.Big, w.Big, shadowpt.BigTableSize}, {"small", g.Small, w.Small, shadowpt.SmallTableSize}} {
-			x, y := p.w.table(t.g, t.size), o.table(t.w, t.size)
-			if bytes.Equal(x, y) {
-				continue
-			}
-			for k := 0; k < len(x); k += 8 {
-				if !bytes.Equal(x[k:k+8], y[k:k+8]) {
-					return fmt.Sprintf("directory entry %d, %s entry %d: %x and, rebuilt, %x", i, t.what, k/8, x[k:k+8], y[k:k+8])
-				}
-			}
+		if d != "" {
+			return fmt.Sprintf("level %d entry %d, %s", level, i/step, d)
 		}
 	}
 	return ""
+}
+
+func words(b []byte) (w shadowpt.Words) {
+	for i := 0; i < len(b); i += 8 {
+		w[i/8] = binary.LittleEndian.Uint64(b[i:])
+	}
+	return w
+}
+
+func (c *comparison) pages(part int, got, want shadowpt.Table) string {
+	size := c.f.Pages[part].Size()
+	x, y := c.g.table(got, size), c.w.table(want, size)
+	if bytes.Equal(x, y) {
+		return ""
+	}
+	for k := 0; k < len(x); k += 8 {
+		if !bytes.Equal(x[k:k+8], y[k:k+8]) {
+			return fmt.Sprintf("table %d entry %d: %x and, rebuilt, %x", part, k/8, x[k:k+8], y[k:k+8])
+		}
+	}
+	return ""
+}
+
+// cardWalk looks va up as the card does.
+func (p *program) cardWalk(sp *programSpace, va uint64) (shadowpt.Page, shadowpt.Reason, bool) {
+	return p.format.Walk(p.w, shadowpt.Space{Dir: sp.s.Dir(), Limit: p.format.VASize() - 1}, va)
 }
 
 // walk holds what the card finds at some addresses of a space against the guest's tables, byte by
 // byte, and returns how many it found.
 func (p *program) walk(sp *programSpace) (found int) {
 	for range 200 {
-		va := p.va()
-		at, pte, want := p.w.where(sp.space, va)
-		page, _, got := shadowpt.Walk(p.w, shadowpt.Space{Dir: sp.s.Dir(), Limit: shadowpt.VASize - 1}, va)
+		va := p.va(&p.rnd)
+		at, pte, want := p.where(p.w, sp.space, va)
+		page, _, got := p.cardWalk(sp, va)
 		require.Equal(p.w.t, want, got, "VA %#x", va)
 		if !got {
 			continue
 		}
+		require.Equal(p.w.t, pte.Sparse, page.Sparse, "VA %#x", va)
+		if pte.Sparse {
+			p.sparse++
+			continue
+		}
 		found++
+		p.sizes[page.Size]++
 		p.w.inside(page)
 		require.Equal(p.w.t, at, page.Addr+va-page.VA, "VA %#x", va)
-		require.Equal(p.w.t, []any{pte.Kind, pte.ReadOnly, pte.Supervisor, pte.Volatile}, []any{page.Kind, page.ReadOnly, page.Supervisor, page.Volatile})
+		require.Equal(p.w.t, []any{pte.Kind, pte.ReadOnly, pte.Supervisor, pte.Volatile, pte.NoAtomics, pte.ACD},
+			[]any{page.Kind, page.ReadOnly, page.Supervisor, page.Volatile, page.NoAtomics, page.ACD})
 		require.Zero(p.w.t, page.CompTag)
 		require.False(p.w.t, page.Encrypted)
 	}

@@ -1,6 +1,9 @@
 package shadowpt
 
-import "encoding/binary"
+import (
+	"bytes"
+	"encoding/binary"
+)
 
 // Tables reads a guest's memory as its page tables name it.
 type Tables interface {
@@ -40,16 +43,29 @@ type Work struct {
 	// not fit counts as absent. The owner sets Left before a build.
 	Left uint64
 
-	buf        []byte
-	small, big sheet
+	format *Format
+	nodes  int // and how often directories name them
+	buf    []byte
+	dirs   [MaxLevels][]byte
+	sheets [2]sheet
+	bursts [2]burst // of entries of big and of other tables
 }
 
-// NewWork returns a Work that allows left bytes.
-func NewWork(left uint64) *Work {
-	return &Work{
-		Left: left, buf: make([]byte, SmallTableSize),
-		small: sheet{entries: make([]uint64, SmallEntries)}, big: sheet{entries: make([]uint64, BigEntries)},
+// maxNodes bounds the nodes of a guest's shadows, and so their memory. One covers 2 MiB at
+// least. An entry that would need one more counts as absent.
+const maxNodes = 1 << 17
+
+// NewWork returns a Work for tables of a format that allows left bytes.
+func NewWork(f *Format, left uint64) *Work {
+	w := &Work{Left: left, format: f, buf: make([]byte, f.Pages[small].Size())}
+	for i := range f.Dirs {
+		w.dirs[i] = make([]byte, f.Dirs[i].Size())
 	}
+	for i := range w.sheets {
+		w.sheets[i].entries = make([]uint64, max(f.Pages[i].Entries(), pageEntries))
+		w.bursts[i].buf = make([]byte, 0, SmallPage)
+	}
+	return w
 }
 
 // take reports whether n bytes may be read, and counts them.
@@ -74,105 +90,79 @@ type Counts struct {
 	Cut       uint64 // tables that the bound on work left out
 }
 
-// Sizes of tables in bytes.
-const (
-	SmallTableSize = SmallEntries * 8
-	BigTableSize   = BigEntries * 8
-)
-
 // Shadow is the card's version of one guest address space: every entry is not present or
 // names memory of the guest. It belongs to one goroutine at a time.
 //
-// The tables of one directory entry form a node. Directory entries that name the same two
-// tables share it.
+// It is made of nodes: a directory, or the tables of one entry of the last directories.
+// Entries that name the same tables share a node.
 type Shadow struct {
 	Counts *Counts // of its Work
 
-	guest Guest
-	card  Card
-	space Space     // the guest's
-	dir   cardTable // on the card
-	nodes map[nodeKey]*node
+	format *Format
+	guest  Guest
+	space  Space // the guest's
+	root   *node
+	nodes  map[nodeKey]*node // without the root
+	out    sink
+	work   *Work
 
-	// retired are tables that the card may still be walking.
-	retired []cardTable
-
-	work *Work
-
-	// A Tracker's state of the directory while it follows the shadow.
-	tracker *Tracker
-	pages   []held
-	at      [DirEntries / pageEntries][]*node // the node of each entry; nil: no entry of the page has one
-	changed entrySet
+	tracker *Tracker           // that follows the shadow
+	dirty   [MaxLevels][]*node // directories with changed entries
+	orphans bool               // there may be nodes that no entry names
 }
 
-// cardTable is a table of the card's.
-type cardTable struct {
-	addr, size uint64 // addr 0: no table
-	// used are its pages that may be nonzero.
-	used pageMask
-}
-
+// nodeKey is what a node is the shadow of.
 type nodeKey struct {
-	big, small Table
+	level      uint8 // of directories, or their number: tables of pages
 	size       uint8 // the tables' length is shifted right by size
+	big, small Table
+	page       uint64 // entry of a larger page, in place of tables: it is split
 }
 
-// node is the shadow of a directory entry's tables.
+// node is the shadow of a directory, or of the tables of one entry.
 type node struct {
-	big, small cardTable
-	seen       bool // in the build under way
+	key    nodeKey
+	tables [2]cardTable // the sink's; a directory has the second
+	seen   bool         // in the build under way
 
 	// over are the big pages that replace the guest's small pages: they were split, or
 	// there was no room for a big table.
-	over    [BigEntries / 64]uint64
-	starved bool // a table was left out for lack of room
+	over    bitset
+	starved bool // something was left out for lack of room
 
 	tracked
 }
 
-func (n *node) isOver(big uint64) bool { return n.over[big/64]>>(big%64)&1 != 0 }
-
-func (n *node) setOver(big uint64, on bool) {
-	n.over[big/64] &^= 1 << (big % 64)
-	if on {
-		n.over[big/64] |= 1 << (big % 64)
-	}
+// link is what a directory entry becomes: the tables of a node, a page or nothing.
+type link struct {
+	to     *node
+	page   uint64
+	sparse bool
 }
 
 // NewShadow returns an empty shadow of s that builds within w. It fails if there is no room
 // for a directory.
 func NewShadow(g Guest, c Card, w *Work, s Space) (*Shadow, bool) {
-	dir, ok := c.AllocTable(DirSize)
-	if !ok {
+	sh := &Shadow{
+		Counts: &w.Counts, format: w.format, guest: g, space: s, work: w, nodes: make(map[nodeKey]*node),
+		root: &node{key: nodeKey{small: Table{Present: true, Target: s.Target, Addr: s.Dir}}},
+	}
+	e := &encoder{card: c, s: sh}
+	if sh.out = e; !e.alloc(sh.root, small) {
 		return nil, false
 	}
-	return &Shadow{
-		Counts: &w.Counts, guest: g, card: c, space: s, dir: cardTable{addr: dir, size: DirSize}, work: w,
-		nodes: make(map[nodeKey]*node),
-	}, true
+	return sh, true
 }
 
 // Dir returns the address of the shadow directory on the card.
-func (s *Shadow) Dir() uint64 { return s.dir.addr }
+func (s *Shadow) Dir() uint64 { return s.root.tables[small].addr }
 
 // Space returns the address space as the guest describes it.
 func (s *Shadow) Space() Space { return s.space }
 
 // Release frees the retired tables. The card must have finished an invalidate since they
 // were retired: before that a walk may still be inside them.
-func (s *Shadow) Release() {
-	for i := range s.retired {
-		s.free(&s.retired[i])
-	}
-	s.retired = s.retired[:0]
-}
-
-// free clears a table and frees it.
-func (s *Shadow) free(t *cardTable) {
-	t.used.each(func(page int) { s.card.WriteTable(t.addr+uint64(page)*SmallPage, zeroPage[:]) })
-	s.card.FreeTable(t.addr, t.size)
-}
+func (s *Shadow) Release() { s.out.release() }
 
 // Free frees all tables. The card must have finished an invalidate since the last channel
 // left the directory.
@@ -180,11 +170,11 @@ func (s *Shadow) Free() {
 	if s.tracker != nil {
 		s.tracker.Unfollow(s)
 	}
-	for k, n := range s.nodes {
-		s.drop(k, n)
+	for _, n := range s.nodes {
+		s.drop(n)
 	}
-	s.Release()
-	s.free(&s.dir)
+	s.out.drop(s.root)
+	s.out.release()
 }
 
 // Rebuild reads all of the guest's tables and writes all of the card's. It is the simple
@@ -194,124 +184,163 @@ func (s *Shadow) Rebuild() {
 	for _, n := range s.nodes {
 		n.seen = false
 	}
-	dir := make([]byte, DirSize)
-	switch {
-	case !s.work.take(DirSize):
-		s.Counts.Cut++
-	case !s.guest.ReadTable(s.space.Target, s.space.Dir, dir):
-		s.Counts.Unread++
-		clear(dir)
-	}
-	s.Counts.Examined += DirEntries
-	for i := 0; i < DirSize; i += 8 {
-		if q := binary.LittleEndian.Uint64(dir[i:]); q != 0 {
-			binary.LittleEndian.PutUint64(dir[i:], s.shadowPDE(q))
-		}
-	}
-	s.card.WriteTable(s.dir.addr, dir)
-	s.dir.used = allPages(DirSize)
-	s.Counts.Rewritten += DirEntries
-	for k, n := range s.nodes {
+	s.fill(s.root)
+	s.out.flush()
+	for _, n := range s.nodes {
 		if !n.seen {
-			s.drop(k, n)
+			s.drop(n)
 		}
 	}
 }
 
-func (s *Shadow) drop(k nodeKey, n *node) {
-	for _, t := range [...]cardTable{n.big, n.small} {
-		if t.addr != 0 {
-			s.retired = append(s.retired, t)
+func (s *Shadow) drop(n *node) {
+	s.out.drop(n)
+	s.work.nodes--
+	delete(s.nodes, n.key)
+}
+
+// resolve returns what a guest's directory entry becomes. If it names tables, key is that of
+// their node, and its level is not 0.
+func (s *Shadow) resolve(n *node, w Words) (key nodeKey, l link) {
+	level := &s.format.Dirs[n.key.level]
+	switch pde := level.Decode(w); {
+	case pde.Sparse:
+		l.sparse = true
+	case pde.Page != 0:
+		if l.page = s.entry(pde.Page, level.Span()); l.page == 0 {
+			key = nodeKey{level: n.key.level + 1, page: pde.Page}
 		}
+	case pde.Big.Present || pde.Small.Present:
+		key = nodeKey{level: n.key.level + 1, big: pde.Big, small: pde.Small, size: pde.Size}
 	}
-	delete(s.nodes, k)
+	return key, l
 }
 
-// shadowPDE returns the card's entry for a guest's directory entry.
-func (s *Shadow) shadowPDE(q uint64) uint64 {
-	key, ok := keyOf(q)
-	if !ok {
-		return 0
-	}
-	n := s.node(key)
-	if !n.seen {
-		n.seen = true
-		s.fill(n, key)
-	}
-	return n.pde(key)
-}
-
-// keyOf returns the tables of a guest's directory entry; false if it has none.
-func keyOf(q uint64) (nodeKey, bool) {
-	g := DecodePDE(q)
-	return nodeKey{g.Big, g.Small, g.Size}, g.Big.Present || g.Small.Present
-}
-
+// node returns the node of a key, nil if the guest has too many.
 func (s *Shadow) node(key nodeKey) *node {
 	n := s.nodes[key]
-	if n == nil {
-		n = &node{big: cardTable{size: BigTableSize}, small: cardTable{size: SmallTableSize}}
-		s.nodes[key] = n
+	if n != nil {
+		return n
 	}
+	if s.work.nodes >= maxNodes {
+		s.Counts.Cut++
+		return nil
+	}
+	s.work.nodes++
+	n = &node{key: key}
+	s.nodes[key] = n
 	return n
 }
 
-// pde returns the card's directory entry for the node.
-func (n *node) pde(key nodeKey) uint64 {
-	out := PDE{Size: key.size}
-	if n.big.addr != 0 {
-		out.Big = Table{Present: true, Target: VRAM, Addr: n.big.addr}
+// isDir reports whether the node is a directory.
+func (s *Shadow) isDir(n *node) bool { return int(n.key.level) < len(s.format.Dirs) }
+
+// words returns the length of a node's table in words.
+func (s *Shadow) words(n *node, part int) int {
+	if s.isDir(n) {
+		return int(s.format.Dirs[n.key.level].Size() / 8)
 	}
-	if n.small.addr != 0 {
-		out.Small = Table{Present: true, Target: VRAM, Addr: n.small.addr}
+	return s.format.Pages[part].Entries() >> n.key.size
+}
+
+// table returns where the guest has a table of the node.
+func (n *node) table(part int) Table {
+	if part == big {
+		return n.key.big
 	}
-	return out.Encode()
+	return n.key.small
 }
 
 // fill builds the tables of a node from the guest's.
-func (s *Shadow) fill(n *node, key nodeKey) {
-	small, big := &s.work.small, &s.work.big
-	small.clear()
-	big.clear()
-	s.read(key.small, small, SmallEntries>>key.size)
-	s.read(key.big, big, BigEntries>>key.size)
+func (s *Shadow) fill(n *node) {
+	if s.isDir(n) {
+		s.fillDir(n)
+		return
+	}
+	for part := range s.work.sheets {
+		into := &s.work.sheets[part]
+		into.clear()
+		b := s.work.buf[:s.words(n, part)*8]
+		if s.read(n.table(part), b) {
+			for i := 0; i < len(b); i += SmallPage {
+				into.take(i/SmallPage, b[i:min(i+SmallPage, len(b))])
+			}
+		}
+	}
+	s.splitLarge(n)
 	s.compose(n)
 }
 
-// read decodes n entries of a guest table. They stay zero if it is absent.
-func (s *Shadow) read(t Table, into *sheet, n int) {
-	if !t.Present {
-		return
+// fillDir builds a directory, and what its entries name.
+func (s *Shadow) fillDir(n *node) {
+	dir := s.work.dirs[n.key.level]
+	if !s.read(n.key.small, dir) {
+		clear(dir)
 	}
-	b := s.work.buf[:n*8]
-	if !s.work.take(uint64(len(b))) {
-		s.Counts.Cut++
-		return
-	}
-	if !s.guest.ReadTable(t.Target, t.Addr, b) {
-		s.Counts.Unread++
-		return
-	}
-	s.Counts.Examined += uint64(n)
-	for i := 0; i < n; i += pageEntries {
-		into.take(i/pageEntries, b[i*8:min((i+pageEntries)*8, len(b))])
+	step := int(s.format.Dirs[n.key.level].Words) * 8
+	used := n.tables[small].used
+	for at := 0; at < len(dir); at += SmallPage {
+		page := dir[at:min(at+SmallPage, len(dir))]
+		if used>>(at/SmallPage)&1 == 0 && bytes.Equal(page, zeroPage[:len(page)]) {
+			continue
+		}
+		for i := 0; i < len(page); i += step {
+			s.out.link(n, (at+i)/step, s.fillEntry(n, wordsOf(page[i:i+step])))
+		}
 	}
 }
 
-// entry returns the card's entry for a guest's page entry; 0 is not present. It uses masks because tables have many entries; tests compare it
-// with a version that translates field by field. Kinds are copied: they describe the order
+func wordsOf(b []byte) (w Words) {
+	for i := 0; i < len(b); i += 8 {
+		w[i/8] = binary.LittleEndian.Uint64(b[i:])
+	}
+	return w
+}
+
+func (s *Shadow) fillEntry(n *node, w Words) link {
+	key, l := s.resolve(n, w)
+	if key.level == 0 {
+		return l
+	}
+	if l.to = s.node(key); l.to != nil && !l.to.seen {
+		l.to.seen = true
+		s.fill(l.to)
+	}
+	return l
+}
+
+// read reads a guest's table. It returns false if there is none.
+func (s *Shadow) read(t Table, b []byte) bool {
+	if !t.Present {
+		return false
+	}
+	if !s.work.take(uint64(len(b))) {
+		s.Counts.Cut++
+		return false
+	}
+	if !s.guest.ReadTable(t.Target, t.Addr, b) {
+		s.Counts.Unread++
+		return false
+	}
+	s.Counts.Examined += uint64(len(b) / 8)
+	return true
+}
+
+// entry returns the card's entry for a guest's page entry; 0 is not present. It uses masks because tables have many
+// entries; tests compare it with a version that translates field by field. Kinds are copied: they describe the order
 // of bytes inside a page. Compression tags are dropped: they name a resource of the card
 // that guests have no share of.
 func (s *Shadow) entry(q, page uint64) uint64 {
-	if q&valid == 0 {
-		return 0
+	f := s.format
+	if q&f.valid == 0 {
+		return f.unmapped(q)
 	}
-	card, ok := s.guest.Translate(Target(pteTarget.get(q)), addressOf(q), page, q&readOnly == 0)
+	card, ok := s.guest.Translate(Target(f.pte.target.get(q)), f.addressOf(q), page, q&f.readOnly == 0)
 	if !ok {
 		if page == SmallPage {
 			s.Counts.Foreign++
 		}
 		return 0
 	}
-	return q&copied | addressed(card)
+	return q&f.copied | f.addressed(card)
 }

@@ -32,7 +32,7 @@ type twin struct {
 
 const (
 	twinVRAM  = 2 << 20
-	twinRAM   = 1 << 20
+	twinRAM   = 5 << 20
 	ramWindow = 5 << 35 // where the card sees the guest's RAM
 	cardPages = 4 << 20 / shadowpt.SmallPage
 	tableBase = 4 << 20 // tables lie after all guest memory
@@ -154,8 +154,7 @@ func (w *twin) Read64(t shadowpt.Target, addr uint64) (uint64, bool) {
 	return binary.LittleEndian.Uint64(w.card[addr:]), true
 }
 
-// where is the oracle: it returns the card's address of va as the guest's tables have it.
-func (w *twin) where(s shadowpt.Space, va uint64) (at uint64, pte shadowpt.PTE, ok bool) {
+func (w *twin) fermiWhere(s shadowpt.Space, va uint64) (at uint64, pte shadowpt.PTE, ok bool) {
 	if !w.readable(s.Target, s.Dir, shadowpt.DirSize) {
 		return 0, pte, false
 	}
@@ -220,7 +219,7 @@ func TestWorkAndMemoryAreBounded(t *testing.T) {
 	for d := range uint64(shadowpt.DirEntries) {
 		put(w.vram, d*8, shadowpt.PDE{Small: small(0x10000 + d%256*shadowpt.SmallPage)}.Encode())
 	}
-	work := shadowpt.NewWork(shadowpt.DirSize + 5*shadowpt.SmallTableSize + 100)
+	work := shadowpt.NewWork(shadowpt.Fermi, shadowpt.DirSize+5*shadowpt.SmallTableSize+100)
 	s := newShadow(t, w, work)
 	s.Rebuild()
 	require.LessOrEqual(t, s.Counts.Examined, uint64(shadowpt.DirEntries+5*shadowpt.SmallEntries))
@@ -240,7 +239,7 @@ func TestWorkAndMemoryAreBounded(t *testing.T) {
 // invalidate, not before.
 func TestTablesFreedAfterInvalidate(t *testing.T) {
 	w := newTwin(t, 8<<20)
-	s := newShadow(t, w, shadowpt.NewWork(1<<40))
+	s := newShadow(t, w, shadowpt.NewWork(shadowpt.Fermi, 1<<40))
 	put(w.vram, 0x100000, shadowpt.PTE{Valid: true, Addr: 0x3000}.Encode())
 	put(w.vram, 0, shadowpt.PDE{Small: small(0x100000)}.Encode())
 	s.Rebuild()

@@ -1,8 +1,8 @@
 package shadowpt
 
 const (
-	tlbSmall = 512 // entries for 4 KiB pages
-	tlbBig   = 64  // entries for 128 KiB pages
+	tlbSmall = 512 // entries for small pages
+	tlbBig   = 64  // entries for big pages
 )
 
 // TLB is an address space with a cache of translations. It belongs to one goroutine at a
@@ -11,9 +11,12 @@ const (
 type TLB struct {
 	Misses uint64 // look-ups that walked the tables
 
-	space Space
-	small [tlbSmall]tlbEntry
-	big   [tlbBig]tlbEntry
+	format   *Format
+	space    Space
+	bigShift uint8
+	group    []uint64 // scratch: the entries of one
+	small    [tlbSmall]tlbEntry
+	big      [tlbBig]tlbEntry
 }
 
 // tlbEntry is one cached page; the tag is its page number plus one.
@@ -22,8 +25,12 @@ type tlbEntry struct {
 	pte PTE
 }
 
-// Bind sets the address space and flushes.
-func (t *TLB) Bind(s Space) {
+// Bind sets the address space and its format, and flushes.
+func (t *TLB) Bind(f *Format, s Space) {
+	if t.format != f {
+		t.format, t.group = f, make([]uint64, f.group)
+		t.bigShift = f.Pages[big].Shift
+	}
 	t.space = s
 	t.Flush()
 }
@@ -44,14 +51,16 @@ func (t *TLB) Lookup(m Memory, va uint64) (pte PTE, end uint64, reason Reason, o
 		return pte, end, 0, true
 	}
 	t.Misses++
-	p, reason, ok := Walk(m, t.space, va)
+	p, reason, ok := t.format.Walk(m, t.space, va)
 	if !ok {
 		return PTE{}, 0, reason, false
 	}
+	size := min(p.Size, 1<<t.bigShift)
+	p.Addr += va&^(size-1) - p.VA // a larger page is cached in parts
 	e := tlbEntry{pte: p.PTE}
-	pte, end = t.at(&e, va, p.Size)
-	if p.Size == BigPage {
-		t.enterBig(va>>BigShift, p.PTE)
+	pte, end = t.at(&e, va, size)
+	if size > SmallPage {
+		t.enterBig(va>>t.bigShift, p.PTE)
 		return pte, end, 0, true
 	}
 	t.enterSmall(va>>SmallShift, p.PTE)
@@ -61,43 +70,41 @@ func (t *TLB) Lookup(m Memory, va uint64) (pte PTE, end uint64, reason Reason, o
 	return pte, end, 0, true
 }
 
-// GroupEntries is how many small pages share the range of a big one.
-const GroupEntries = BigPage / SmallPage
-
-// GroupReader is a Memory that reads the entries of a group of small pages in one call. On
-// a miss a TLB then looks up the whole group, because copies proceed to the next page.
+// GroupReader is a Memory that reads the entries of a group of small pages, those that share
+// the range of a big one, in one call. On a miss a TLB then looks up the whole group, because
+// copies proceed to the next page.
 type GroupReader interface {
 	Memory
-	ReadGroup(t Target, addr uint64, q *[GroupEntries]uint64) (ok bool)
+	ReadGroup(t Target, addr uint64, q []uint64) (ok bool)
 }
 
 // enterGroup caches the valid small pages around va. va is on a small page, so no big page
 // hides them. Contiguous pages are cached as one big page.
 func (t *TLB) enterGroup(m GroupReader, va uint64) {
-	first := va &^ (BigPage - 1)
-	if first+BigPage-1 > t.space.Limit {
+	f, size := t.format, uint64(1)<<t.bigShift
+	first := va &^ (size - 1)
+	if first+size-1 > t.space.Limit {
 		return // only the walk checks the space's limit
 	}
-	pde, ok := m.Read64(t.space.Target, t.space.Dir+va>>dirShift*8)
-	table := DecodePDE(pde).Small
-	var q [GroupEntries]uint64
-	if !ok || !table.Present || !m.ReadGroup(table.Target, table.Addr+first%DirSpan>>SmallShift*8, &q) {
+	pde, _, ok := f.entry(m, t.space, va)
+	table, q := pde.Small, t.group
+	if !ok || !table.Present || !m.ReadGroup(table.Target, table.Addr+f.Pages[small].index(first)*8, q) {
 		return
 	}
-	if head := DecodePTE(q[0]); together(&q) && head.Valid && head.Addr+BigPage <= VASize {
-		t.enterBig(first>>BigShift, head)
+	if head := f.DecodePTE(q[0]); f.together(q) && head.Valid && head.Addr+size <= f.physSize {
+		t.enterBig(first>>t.bigShift, head)
 		return
 	}
 	for i, e := range q {
-		if pte := DecodePTE(e); pte.Valid {
+		if pte := f.DecodePTE(e); pte.Valid {
 			t.enterSmall(first>>SmallShift+uint64(i), pte)
 		}
 	}
 }
 
 // together reports whether the entries differ only in addresses one page apart.
-func together(q *[GroupEntries]uint64) bool {
-	step := pteAddr.put(SmallPage >> addrShift)
+func (f *Format) together(q []uint64) bool {
+	step := f.addressed(SmallPage)
 	for i, e := range q {
 		if e != q[0]+uint64(i)*step {
 			return false
@@ -125,12 +132,13 @@ func (t *TLB) Cached(va uint64) (pte PTE, end uint64, ok bool) {
 	if va > t.space.Limit {
 		return PTE{}, 0, false // a cached page may extend beyond the limit
 	}
-	big, small := va>>BigShift, va>>SmallShift
-	if e := &t.big[bigSlot(big)]; e.tag == big+1 {
-		pte, end = t.at(e, va, BigPage)
+	page := va >> (t.bigShift & 63) // the mask tells the compiler that the shift is short
+	if e := &t.big[bigSlot(page)]; e.tag == page+1 {
+		pte, end = t.at(e, va, 1<<(t.bigShift&63))
 		return pte, end, true
 	}
-	if e := &t.small[smallSlot(small)]; e.tag == small+1 {
+	page = va >> SmallShift
+	if e := &t.small[smallSlot(page)]; e.tag == page+1 {
 		pte, end = t.at(e, va, SmallPage)
 		return pte, end, true
 	}

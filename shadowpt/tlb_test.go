@@ -17,7 +17,7 @@ func (m tables) Read64(_ shadowpt.Target, addr uint64) (uint64, bool) { return m
 // grouped is tables that can be read a group at a time.
 type grouped struct{ tables }
 
-func (m grouped) ReadGroup(_ shadowpt.Target, addr uint64, q *[shadowpt.GroupEntries]uint64) bool {
+func (m grouped) ReadGroup(_ shadowpt.Target, addr uint64, q []uint64) bool {
 	for i := range q {
 		q[i] = m.tables[addr+uint64(i)*8]
 	}
@@ -71,7 +71,7 @@ func TestGroupsAgainstWalks(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m, space := drawTables(t)
 		var tlb shadowpt.TLB
-		tlb.Bind(space)
+		tlb.Bind(shadowpt.Fermi, space)
 		for range rapid.IntRange(1, 200).Draw(t, "look-ups") {
 			va := rapid.Uint64Range(0, 5*shadowpt.BigPage).Draw(t, "va")
 			page, reason, ok := shadowpt.Walk(m, space, va)
@@ -107,7 +107,7 @@ func TestGroupIsOneMiss(t *testing.T) {
 	}
 	walks := func(mem shadowpt.Memory) uint64 {
 		var tlb shadowpt.TLB
-		tlb.Bind(shadowpt.Space{Dir: tlbDir, Limit: shadowpt.VASize - 1})
+		tlb.Bind(shadowpt.Fermi, shadowpt.Space{Dir: tlbDir, Limit: shadowpt.VASize - 1})
 		for i := range uint64(shadowpt.GroupEntries) {
 			_, _, _, ok := tlb.Lookup(mem, i*shadowpt.SmallPage)
 			require.True(t, ok)

@@ -1,7 +1,5 @@
 package shadowpt
 
-import "math/bits"
-
 // Tracker updates the shadows of one guest at a cost proportional to the changes. It keeps a
 // copy of the guest's tables, and examines again only pages that were written (see [Watch])
 // and pages that may change without a trap. After Update the card's tables equal what
@@ -12,9 +10,9 @@ type Tracker struct {
 	Watch
 	Counts *Counts // of its Work
 
-	guest Guest
-	card  Card
-	work  *Work
+	format *Format
+	guest  Guest
+	work   *Work
 	// quota is how many bytes of tables may be followed; a table that does not fit counts
 	// as absent. It bounds memory and the cost of one Update.
 	quota, followed uint64
@@ -38,7 +36,6 @@ type Tracker struct {
 	late []*leaf // pages found to need a look while shadows were written
 	page [SmallPage]byte
 	diff [pageEntries]change
-	out  [2]burst // scratch: entries for the small and the big table
 }
 
 // change is a changed entry.
@@ -49,7 +46,7 @@ type change struct {
 
 type pageRun struct{ page, n uint64 }
 
-// redo is a node, or without one a directory, to follow again.
+// redo is a node to follow again.
 type redo struct {
 	s *Shadow
 	n *node
@@ -57,12 +54,9 @@ type redo struct {
 
 // NewTracker returns a tracker for a guest with vram bytes of VRAM that follows at most
 // quota bytes of tables.
-func NewTracker(g Guest, c Card, w *Work, vram, quota uint64) *Tracker {
-	t := &Tracker{Watch: newWatch(vram), Counts: &w.Counts, guest: g, card: c, work: w, quota: quota}
+func NewTracker(g Guest, w *Work, vram, quota uint64) *Tracker {
+	t := &Tracker{Watch: newWatch(vram), Counts: &w.Counts, format: w.format, guest: g, work: w, quota: quota}
 	t.writers, t.leaves = make([]uint32, t.pages), make(map[leafKey]*leaf)
-	for i := range t.out {
-		t.out[i].buf = make([]byte, 0, SmallPage)
-	}
 	return t
 }
 
@@ -74,12 +68,11 @@ func (t *Tracker) Follow(s *Shadow) {
 	t.scan++
 	t.rebuilt = t.rebuilt || len(s.nodes) > 0
 	t.shadows = append(t.shadows, s)
-	clear(s.at[:])
-	t.followDir(s)
+	t.hold(s, s.root)
 	t.settle()
-	for k, n := range s.nodes {
+	for _, n := range s.nodes {
 		if !n.held {
-			s.drop(k, n)
+			s.drop(n)
 		}
 	}
 }
@@ -94,12 +87,14 @@ func (t *Tracker) Unfollow(s *Shadow) {
 		}
 	}
 	for _, n := range s.nodes {
-		t.unhold(n)
+		t.unhold(s, n)
+		t.work.nodes -= len(n.slots)
 		n.tracked = tracked{}
 	}
-	t.unfollow(&s.pages)
-	clear(s.at[:])
-	s.tracker, s.changed = nil, entrySet{}
+	t.unhold(s, s.root)
+	s.root.tracked = tracked{}
+	clear(s.dirty[:])
+	s.tracker = nil
 	t.freed, t.left = true, true
 }
 
@@ -130,7 +125,7 @@ func (t *Tracker) Release() {
 	}
 	t.freed, t.left = t.freed || t.left, false
 	for _, s := range t.shadows {
-		if len(s.retired) > 0 {
+		if s.out.retired() {
 			s.Release()
 			t.freed = true
 		}
@@ -139,36 +134,54 @@ func (t *Tracker) Release() {
 
 // pass applies a page's changes to one of its tables.
 func (t *Tracker) pass(r *leafRef, changes []change) {
-	if r.n == nil {
-		for _, c := range changes {
-			r.s.changed.add(r.first + c.i)
-		}
-		return
-	}
-	size := uint64(SmallPage)
-	if r.big {
-		size = BigPage
-	}
+	size := t.pageSize(r.n, r.part)
+	dir := r.s.isDir(r.n)
 	for _, c := range changes {
-		if c.i >= r.count {
+		k := c.i - r.base
+		if k < 0 {
+			continue
+		}
+		if k >= r.count {
 			break
+		}
+		i := r.first + k
+		if dir {
+			i /= int(t.format.Dirs[r.n.key.level].Words)
+			r.s.mark(r.n, i)
+			if k%2 != 0 {
+				continue // the second word names no page
+			}
+		}
+		if size == 0 {
+			continue
 		}
 		t.countWriters(c.now, size, 1)
 		t.countWriters(c.old, size, -1)
-		if (c.old|c.now)&valid != 0 {
-			t.put(r, r.first+c.i, c.now)
+		if !dir && (t.format.covers(c.old) || t.format.covers(c.now)) {
+			t.put(r, i, c.now)
 		}
 	}
-	t.flush(r.s, r.n)
+	r.s.out.flush()
+}
+
+// pageSize returns the size of the pages that entries of a table may be, 0 if none may.
+func (t *Tracker) pageSize(n *node, part int) uint64 {
+	if int(n.key.level) == len(t.format.Dirs) {
+		return t.format.Pages[part].Span()
+	}
+	if l := &t.format.Dirs[n.key.level]; l.dir.pages {
+		return l.Span()
+	}
+	return 0
 }
 
 // countWriters counts the pages of VRAM that a guest's entry lets engines write. With -1 it
 // subtracts them at the next Release.
 func (t *Tracker) countWriters(q, size uint64, by int) {
-	if q&writable != valid {
+	if q&t.format.writable != t.format.valid {
 		return
 	}
-	first := addressOf(q) / SmallPage
+	first := t.format.addressOf(q) / SmallPage
 	if first >= t.pages {
 		return
 	}
@@ -197,43 +210,57 @@ func (t *Tracker) translateAgain(from, to uint64) {
 		}
 		t.Counts.Examined += pageEntries
 		for i := range l.refs {
-			if l.refs[i].n != nil {
-				t.translateRef(l, &l.refs[i], from, to)
-			}
+			t.translateRef(l, &l.refs[i], from, to)
 		}
 	}
 	for _, s := range t.shadows {
-		if s.space.Target.System() && s.space.Dir < to && s.space.Dir+DirSize > from {
-			t.again = append(t.again, redo{s: s})
-		}
-		for k, n := range s.nodes {
-			if k.small.lies(SmallTableSize, from, to) || k.big.lies(BigTableSize, from, to) {
-				t.followAgain(s, n)
-			}
+		t.followMoved(s, s.root, from, to)
+		for _, n := range s.nodes {
+			t.followMoved(s, n, from, to)
 		}
 	}
 }
 
-// lies reports whether a table of at most n bytes overlaps the range of system memory.
-func (t Table) lies(n, from, to uint64) bool {
-	return t.Present && t.Target.System() && t.Addr < to && t.Addr+n > from
+// followMoved follows a node again if one of its tables, or the page that it splits, lies in the
+// range of bus addresses.
+func (t *Tracker) followMoved(s *Shadow, n *node, from, to uint64) {
+	moved := t.names(n.key.page, t.format.last().Span(), from, to)
+	for part := range n.guest {
+		g := n.table(part)
+		n := uint64(s.words(n, part)) * 8
+		moved = moved || g.Present && g.Target.System() && g.Addr < to && g.Addr+n > from
+	}
+	if moved {
+		t.followAgain(s, n)
+	}
+}
+
+// names reports whether the entry of a page names bus addresses in the range.
+func (t *Tracker) names(q, size, from, to uint64) bool {
+	addr := t.format.addressOf(q)
+	return t.format.namesSystem(q) != 0 && addr < to && addr+size > from
 }
 
 func (t *Tracker) translateRef(l *leaf, r *leafRef, from, to uint64) {
-	size := uint64(SmallPage)
-	if r.big {
-		size = BigPage
+	size := t.pageSize(r.n, r.part)
+	if size == 0 {
+		return
 	}
-	for i := range r.count {
-		q := l.entry(i)
-		if namesSystem(q) == 0 {
-			continue
-		}
-		if addr := addressOf(q); addr < to && addr+size > from {
+	dir, step := r.s.isDir(r.n), 1
+	if dir {
+		step = int(t.format.Dirs[r.n.key.level].Words)
+	}
+	for i := 0; i < r.count; i += step {
+		q := l.entry(r.base + i)
+		switch {
+		case !t.names(q, size, from, to):
+		case dir:
+			r.s.mark(r.n, (r.first+i)/step)
+		default:
 			t.put(r, r.first+i, q)
 		}
 	}
-	t.flush(r.s, r.n)
+	r.s.out.flush()
 }
 
 // lost handles a page of system memory that is no longer the guest's: its tables are
@@ -241,12 +268,7 @@ func (t *Tracker) translateRef(l *leaf, r *leafRef, from, to uint64) {
 func (t *Tracker) lost(l *leaf) {
 	l.lost = true
 	for i := range l.refs {
-		r := &l.refs[i]
-		if r.n == nil {
-			t.again = append(t.again, redo{s: r.s})
-			continue
-		}
-		t.followAgain(r.s, r.n)
+		t.followAgain(l.refs[i].s, l.refs[i].n)
 	}
 }
 
@@ -261,6 +283,9 @@ func (t *Tracker) followAgain(s *Shadow, n *node) {
 func (t *Tracker) feed() {
 	t.freed = false
 	for _, s := range t.shadows {
+		if s.root.starved {
+			t.followAgain(s, s.root)
+		}
 		for _, n := range s.nodes {
 			if n.starved {
 				t.followAgain(s, n)
@@ -275,23 +300,20 @@ func (t *Tracker) settle() {
 	for more := true; more; more = t.updateLate() {
 		t.refollow()
 		for _, s := range t.shadows {
-			t.writeDir(s)
+			t.writeDirs(s)
 		}
 	}
 }
 
 func (t *Tracker) refollow() {
 	for i := 0; i < len(t.again); i++ {
-		switch r := t.again[i]; {
-		case r.n == nil:
-			t.unfollow(&r.s.pages)
-			t.followDir(r.s)
-		case r.n.held:
-			t.unhold(r.n)
+		if r := t.again[i]; r.n.held {
+			t.unhold(r.s, r.n)
 			t.hold(r.s, r.n)
-			r.s.changed.addAll(&r.n.slots)
+			r.s.relink(r.n)
 		}
-		t.again[i].clear()
+		t.again[i].n.redo = false
+		t.again[i] = redo{}
 	}
 	t.again = t.again[:0]
 }
@@ -308,61 +330,4 @@ func (t *Tracker) updateLate() bool {
 	clear(t.late)
 	t.late = t.late[:0]
 	return n > 0
-}
-
-func (r *redo) clear() {
-	if r.n != nil {
-		r.n.redo = false
-	}
-	*r = redo{}
-}
-
-// writeDir updates the changed directory entries and drops nodes that no entry names.
-func (t *Tracker) writeDir(s *Shadow) {
-	if s.changed == noEntries {
-		return
-	}
-	orphans := false
-	b := &t.out[0]
-	for w, m := range &s.changed {
-		s.changed[w] = 0
-		for ; m != 0; m &= m - 1 {
-			i := w*64 + bits.TrailingZeros64(m)
-			key, ok := keyOf(entryAt(s.pages, i))
-			behind := s.behind(i)
-			n := *behind
-			if n != nil && (!ok || n.key != key) {
-				n.slots.remove(i)
-				n.links--
-				orphans = orphans || n.links == 0
-				n = nil
-			}
-			q := uint64(0)
-			if ok {
-				if n == nil {
-					n = s.node(key)
-					n.slots.add(i)
-					n.links++
-				}
-				if !n.held {
-					n.key = key
-					t.hold(s, n)
-				}
-				q = n.pde(key)
-			}
-			*behind = n
-			t.add(s, b, &s.dir, i, q)
-		}
-	}
-	t.write(s, b, &s.dir)
-	if !orphans {
-		return
-	}
-	for k, n := range s.nodes {
-		if n.links == 0 {
-			t.unhold(n)
-			s.drop(k, n)
-			t.freed = true
-		}
-	}
 }

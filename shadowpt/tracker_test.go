@@ -13,10 +13,14 @@ import (
 // reporter is a test of any kind.
 type reporter = require.TestingT
 
-var found int // in all programs
+// seen is what all programs of a format found.
+type seen struct {
+	found, sparse int
+	sizes         map[uint64]int
+}
 
-func trackerEqualsRebuild(t *rapid.T) {
-	p := newProgram(t, rapid.Uint64().Draw(t, "seed"))
+func (s *seen) trackerEqualsRebuild(t *rapid.T, sh shape) {
+	p := newProgram(t, sh, rapid.Uint64().Draw(t, "seed"))
 	require.Empty(t, p.run(rapid.SampledFrom([]int{150, 10}).Draw(t, "steps")))
 	for len(p.spaces) > 0 {
 		p.leave()
@@ -24,24 +28,44 @@ func trackerEqualsRebuild(t *rapid.T) {
 	for at, n := range p.w.tables {
 		require.Zero(t, n, "table at %#x is not given back", at)
 	}
-	found += p.found
+	s.found += p.found
+	s.sparse += p.sparse
+	for size, n := range p.sizes {
+		s.sizes[size] += n
+	}
 }
 
 // TestTrackerEqualsRebuild: for any operations of guests, engines and clients, at each
 // flush point the updated shadows equal rebuilt ones. Walked by the card, they are the guest's
 // tables composed with where the guest's memory lies.
 func TestTrackerEqualsRebuild(t *testing.T) {
-	rapid.Check(t, trackerEqualsRebuild)
-	require.NotZero(t, found)
+	for _, sh := range shapes {
+		t.Run(sh.format.Name, func(t *testing.T) {
+			s := seen{sizes: make(map[uint64]int)}
+			rapid.Check(t, func(t *rapid.T) { s.trackerEqualsRebuild(t, sh) })
+			require.NotZero(t, s.found)
+			require.Contains(t, s.sizes, sh.format.Pages[0].Span())
+			require.Contains(t, s.sizes, sh.format.Pages[1].Span())
+			if sh.format == shadowpt.Hopper {
+				require.NotZero(t, s.sparse)
+				require.Contains(t, s.sizes, uint64(2<<20))
+			}
+		})
+	}
 }
 
-func FuzzTrackerEqualsRebuild(f *testing.F) { f.Fuzz(rapid.MakeFuzz(trackerEqualsRebuild)) }
+func FuzzTrackerEqualsRebuild(f *testing.F) {
+	f.Fuzz(rapid.MakeFuzz(func(t *rapid.T) {
+		s := seen{sizes: make(map[uint64]int)}
+		s.trackerEqualsRebuild(t, rapid.SampledFrom(shapes).Draw(t, "format"))
+	}))
+}
 
 // TestTablesThatChangeWhileRead: for any concurrent writes of a guest to its tables, the card's stay
 // inside: each entry is checked in the one copy that was made.
 func TestTablesThatChangeWhileRead(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		p := newProgram(t, rapid.Uint64().Draw(t, "seed"))
+		p := newProgram(t, rapid.SampledFrom(shapes).Draw(t, "format"), rapid.Uint64().Draw(t, "seed"))
 		for range 100 {
 			p.step()
 		}
@@ -49,7 +73,7 @@ func TestTablesThatChangeWhileRead(t *testing.T) {
 			for range 100 {
 				m, at := p.somewhere()
 				if mem := p.w.memory(m); at+8 <= uint64(len(mem)) {
-					put(mem, at, p.pte())
+					put(mem, at, p.pte(&p.rnd))
 				}
 			}
 		}
@@ -60,7 +84,7 @@ func TestTablesThatChangeWhileRead(t *testing.T) {
 					sp.s.Rebuild()
 				}
 				for range 100 {
-					if page, _, ok := shadowpt.Walk(p.w, shadowpt.Space{Dir: sp.s.Dir(), Limit: shadowpt.VASize - 1}, p.va()); ok {
+					if page, _, ok := p.cardWalk(sp, p.va(&p.rnd)); ok && page.Valid {
 						p.w.inside(page)
 					}
 				}
@@ -74,7 +98,7 @@ func TestLinesOfAWrite(t *testing.T) {
 	const pages = 200
 	rapid.Check(t, func(t *rapid.T) {
 		w := newTwin(t, 1<<20)
-		tr := shadowpt.NewTracker(w, w, shadowpt.NewWork(0), pages*shadowpt.SmallPage, 0)
+		tr := shadowpt.NewTracker(w, shadowpt.NewWork(shadowpt.Fermi, 0), pages*shadowpt.SmallPage, 0)
 		tables := make(map[uint64]bool)
 		for _, p := range rapid.SliceOfN(rapid.Uint64Range(0, pages-1), 1, 20).Draw(t, "tables") {
 			tr.Heed(p)
@@ -103,8 +127,8 @@ func TestLastStore(t *testing.T) {
 	const table = shadowpt.SmallTableSize
 	w := newTwin(t, 1<<20)
 	put(w.vram, 0, shadowpt.PDE{Small: small(table)}.Encode())
-	work := shadowpt.NewWork(1 << 62)
-	tr := shadowpt.NewTracker(w, w, work, twinVRAM, 1<<40)
+	work := shadowpt.NewWork(shadowpt.Fermi, 1<<62)
+	tr := shadowpt.NewTracker(w, work, twinVRAM, 1<<40)
 	s, ok := shadowpt.NewShadow(w, w, work, shadowpt.Space{Limit: shadowpt.VASize - 1})
 	require.True(t, ok)
 	tr.Follow(s)
@@ -130,8 +154,8 @@ func TestRemovedEntryIsUsed(t *testing.T) {
 	w := newTwin(t, 1<<20)
 	put(w.vram, 0, shadowpt.PDE{Small: small(table)}.Encode())
 	put(w.vram, table, shadowpt.PTE{Valid: true, Addr: written}.Encode())
-	work := shadowpt.NewWork(1 << 62)
-	tr := shadowpt.NewTracker(w, w, work, twinVRAM, 1<<40)
+	work := shadowpt.NewWork(shadowpt.Fermi, 1<<62)
+	tr := shadowpt.NewTracker(w, work, twinVRAM, 1<<40)
 	s, ok := shadowpt.NewShadow(w, w, work, shadowpt.Space{Limit: shadowpt.VASize - 1})
 	require.True(t, ok)
 	tr.Follow(s)

@@ -11,10 +11,10 @@ import (
 func (t *Tracker) Update(which ...*Shadow) {
 	t.scan++
 	for _, s := range which {
-		t.compareAll(s.pages)
+		t.compareAll(s.root.guest[small])
 		for _, n := range s.nodes {
-			t.compareAll(n.guestSmall)
-			t.compareAll(n.guestBig)
+			t.compareAll(n.guest[small])
+			t.compareAll(n.guest[big])
 		}
 	}
 	t.apply()
@@ -127,7 +127,7 @@ func (t *Tracker) differences(l *leaf, i, end, n int) int {
 		if old != now {
 			t.diff[n] = change{i, old, now}
 			n++
-			l.system += namesSystem(now) - namesSystem(old)
+			l.system += t.format.namesSystem(now) - t.format.namesSystem(old)
 			binary.LittleEndian.PutUint64(l.seen[i*8:], now)
 		}
 	}

@@ -30,50 +30,66 @@ const (
 // Page is the result of a look-up.
 type Page struct {
 	VA   uint64 // of the page's first byte
-	Size uint64 // SmallPage or BigPage
+	Size uint64
 	PTE
 }
 
-// Walk looks va up. On failure ok is false and reason says why. A valid big page takes
-// precedence over a small one.
-func Walk(m Memory, s Space, va uint64) (p Page, reason Reason, ok bool) {
-	if va > s.Limit || va >= VASize {
+// Walk looks va up. On failure ok is false and reason says why. A big page that is valid or
+// sparse takes precedence over a small one. A sparse page is found, but not valid.
+func (f *Format) Walk(m Memory, s Space, va uint64) (p Page, reason Reason, ok bool) {
+	if va > s.Limit || va >= f.VASize() {
 		return Page{}, VMLimitExceeded, false
 	}
-	q, ok := m.Read64(s.Target, s.Dir+va>>dirShift*8)
-	if !ok {
+	pde, l, ok := f.entry(m, s, va)
+	switch {
+	case pde.Sparse:
+		return l.page(va, PTE{Sparse: true}), 0, true
+	case pde.Page != 0:
+		return l.page(va, f.DecodePTE(pde.Page)), 0, true
+	case !ok || !pde.Big.Present && !pde.Small.Present:
 		return Page{}, PTNotPresent, false
-	}
-	pde := DecodePDE(q)
-	if !pde.Big.Present && !pde.Small.Present {
-		return Page{}, PTNotPresent, false
-	}
-	if va%DirSpan >= DirSpan>>pde.Size {
+	case va&(l.Span()-1) >= l.Span()>>pde.Size:
 		return Page{}, PTTooShort, false
 	}
-	for _, level := range [...]struct {
-		table Table
-		shift uint
-	}{{pde.Big, BigShift}, {pde.Small, SmallShift}} {
-		if p, ok := level.table.lookup(m, va, level.shift); ok {
-			return p, 0, true
+	for i, table := range [...]Table{pde.Big, pde.Small} {
+		if !table.Present {
+			continue
+		}
+		q, ok := m.Read64(table.Target, table.Addr+f.Pages[i].index(va)*8)
+		if !ok {
+			continue
+		}
+		pte := f.DecodePTE(q)
+		if pte.Valid || pte.Sparse {
+			return f.Pages[i].page(va, pte), 0, true
+		}
+		if pte.NoSmall {
+			break
 		}
 	}
 	return Page{}, PageNotPresent, false
 }
 
-func (t Table) lookup(m Memory, va uint64, shift uint) (Page, bool) {
-	if !t.Present {
-		return Page{}, false
+func (l *Level) page(va uint64, pte PTE) Page {
+	return Page{VA: va &^ (l.Span() - 1), Size: l.Span(), PTE: pte}
+}
+
+// entry looks up the directory entry that has va's page or its tables, and its level. ok is
+// false if there is none.
+func (f *Format) entry(m Memory, s Space, va uint64) (pde PDE, l *Level, ok bool) {
+	table := Table{Present: true, Target: s.Target, Addr: s.Dir}
+	for i := range f.Dirs {
+		l = &f.Dirs[i]
+		var w Words
+		for k := range w[:l.Words] {
+			if w[k], ok = m.Read64(table.Target, table.Addr+(l.index(va)*uint64(l.Words)+uint64(k))*8); !ok {
+				return PDE{}, l, false
+			}
+		}
+		pde = l.Decode(w)
+		if table = pde.Small; !table.Present && i < len(f.Dirs)-1 {
+			return pde, l, pde.Sparse
+		}
 	}
-	q, ok := m.Read64(t.Target, t.Addr+va%DirSpan>>shift*8)
-	if !ok {
-		return Page{}, false
-	}
-	pte := DecodePTE(q)
-	if !pte.Valid {
-		return Page{}, false
-	}
-	size := uint64(1) << shift
-	return Page{VA: va &^ (size - 1), Size: size, PTE: pte}, true
+	return pde, l, true
 }

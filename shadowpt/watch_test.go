@@ -42,8 +42,8 @@ func TestNoStoreLostDuringScan(t *testing.T) {
 	l := &live{plain: newPlain(plainTables+shadowpt.SmallTableSize, 2*shadowpt.DirSize+shadowpt.SmallTableSize)}
 	l.words = make([]atomic.Uint64, len(l.vram)/8)
 	l.words[0].Store(shadowpt.PDE{Small: small(plainTables)}.Encode())
-	work := shadowpt.NewWork(1 << 62)
-	tr := shadowpt.NewTracker(l, l, work, uint64(len(l.vram)), 1<<40)
+	work := shadowpt.NewWork(shadowpt.Fermi, 1<<62)
+	tr := shadowpt.NewTracker(l, work, uint64(len(l.vram)), 1<<40)
 	s, ok := shadowpt.NewShadow(l, l, work, shadowpt.Space{Limit: shadowpt.VASize - 1})
 	require.True(t, ok)
 	tr.Follow(s)

@@ -80,11 +80,11 @@ func (s Span) empty() bool { return s.From == s.To }
 // New returns the shadows of a guest that has no channels yet.
 func New(cfg Config, guest Guest, card Card, stats *Stats) *Shadows {
 	sh := &Shadows{
-		cfg: cfg, card: card, stats: stats, spaces: make(map[Key]*Space), work: shadowpt.NewWork(0),
+		cfg: cfg, card: card, stats: stats, spaces: make(map[Key]*Space), work: shadowpt.NewWork(shadowpt.Fermi, 0),
 		meter: meter{guest: guest, card: card}, following: cfg.Policy.Scan == shadowpt.ScanIncremental,
 		state: ShadowsState{Policy: cfg.Policy},
 	}
-	sh.tracker = shadowpt.NewTracker(&sh.meter, &sh.meter, sh.work, cfg.VRAM, 2*cfg.Tables)
+	sh.tracker = shadowpt.NewTracker(&sh.meter, sh.work, cfg.VRAM, 2*cfg.Tables)
 	return sh
 }
 

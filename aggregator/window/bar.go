@@ -43,9 +43,9 @@ func (b *bar) block(v uint32) {
 	block := make([]byte, gf100.InstanceSize)
 	b.state.On = b.state.Virtual && b.bars.mem.Read(shadowpt.VRAM, b.state.Inst, block)
 	if b.state.On {
-		b.tlb.Bind(channel.ReadSpace(block))
+		b.tlb.Bind(shadowpt.Fermi, channel.ReadSpace(block))
 	} else {
-		b.tlb.Bind(shadowpt.Space{})
+		b.tlb.Bind(shadowpt.Fermi, shadowpt.Space{})
 	}
 	b.show()
 }

@@ -50,9 +50,9 @@ func (w *barWindow) block(v uint32) {
 	inst := w.card.vram.slice(w.Inst, gf100.InstanceSize)
 	w.Broken = inst == nil
 	if !w.Virtual || w.Broken {
-		w.vm.tlb.Bind(shadowpt.Space{})
+		w.vm.tlb.Bind(shadowpt.Fermi, shadowpt.Space{})
 	} else {
-		w.vm.tlb.Bind(instanceSpace(inst))
+		w.vm.tlb.Bind(shadowpt.Fermi, instanceSpace(inst))
 	}
 }
 

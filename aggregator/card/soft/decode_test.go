@@ -118,7 +118,7 @@ func TestDecoderAgainstNaive(t *testing.T) {
 		c := &Card{vram: v}
 		ch := &channel{card: c}
 		ch.vm.card = c
-		ch.vm.tlb.Bind(shadowpt.Space{Dir: dir, Limit: shadowpt.VASize - 1})
+		ch.vm.tlb.Bind(shadowpt.Fermi, shadowpt.Space{Dir: dir, Limit: shadowpt.VASize - 1})
 		block := make([]byte, gf100.InstanceSize)
 		gf100.InstUSERDLo.Put(block, userd>>12)
 		gf100.InstGPLimit2.Put(block, 9)

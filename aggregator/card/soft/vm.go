@@ -34,7 +34,7 @@ func instanceSpace(inst []byte) shadowpt.Space {
 
 // bind sets the address space.
 func (m *vm) bind(s shadowpt.Space) {
-	m.tlb.Bind(s)
+	m.tlb.Bind(shadowpt.Fermi, s)
 	m.pages.Drop()
 }
 
@@ -152,7 +152,7 @@ func (m *vm) Read64(t shadowpt.Target, addr uint64) (uint64, bool) {
 }
 
 // ReadGroup implements shadowpt.GroupReader.
-func (m *vm) ReadGroup(t shadowpt.Target, addr uint64, q *[shadowpt.GroupEntries]uint64) bool {
+func (m *vm) ReadGroup(t shadowpt.Target, addr uint64, q []uint64) bool {
 	b := m.memory(t, addr, len(q)*8, false)
 	if b == nil {
 		return false

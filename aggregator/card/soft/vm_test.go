@@ -25,7 +25,7 @@ func TestVMAgainstWalks(t *testing.T) {
 		c := &Card{vram: v}
 		require.NoError(t, c.MapDMA(0, card.Mapping{Mem: ram, Write: true}))
 		m := &vm{card: c}
-		m.tlb.Bind(shadowpt.Space{Dir: dir, Limit: rapid.SampledFrom([]uint64{0x9fffff, 0x80fffff, shadowpt.VASize - 1}).Draw(t, "limit")})
+		m.tlb.Bind(shadowpt.Fermi, shadowpt.Space{Dir: dir, Limit: rapid.SampledFrom([]uint64{0x9fffff, 0x80fffff, shadowpt.VASize - 1}).Draw(t, "limit")})
 		// Two directory entries, four tables.
 		page := rapid.Uint64Range(0, 80)
 		for d := range uint64(2) {
