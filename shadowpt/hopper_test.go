@@ -225,3 +225,25 @@ func FuzzHopperWalk(f *testing.F) {
 		require.LessOrEqual(t, m.reads, 8)
 	})
 }
+
+// TestOrphansAreDropped: a directory that no entry names takes what only it names along.
+func TestOrphansAreDropped(t *testing.T) {
+	w := newTwin(t, 1<<20)
+	for level := range uint64(5) {
+		put(w.vram, level<<12, (level+1)<<12|1<<1) // the last is a table of big pages
+	}
+	put(w.vram, 5<<12, 1)
+	work := shadowpt.NewWork(shadowpt.Hopper, 1<<40)
+	tr := shadowpt.NewTracker(w, work, twinVRAM, 1<<40)
+	s, ok := shadowpt.NewShadow(w, w, work, shadowpt.Space{Limit: 1<<57 - 1})
+	require.True(t, ok)
+	tr.Follow(s)
+	require.Len(t, w.tables, 6)
+	put(w.vram, 0, 0)
+	tr.Wrote(0, 8)
+	tr.UpdateAll()
+	tr.Release()
+	for at, n := range w.tables {
+		require.Equal(t, at == s.Dir(), n != 0, "table at %#x", at)
+	}
+}
