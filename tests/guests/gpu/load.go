@@ -20,7 +20,7 @@ type Load struct {
 	every   time.Duration
 	stop    chan struct{}
 	wg      sync.WaitGroup
-	opened  sync.WaitGroup // clients that have a channel, or failed
+	opened  sync.WaitGroup // clients that have a channel and its object, or failed
 
 	mu  sync.Mutex // guards sum
 	sum proto.LoadTotals
@@ -107,12 +107,15 @@ func (l *Load) client(e *Env, size, keep, seed uint64, ready chan<- error) (err 
 	}
 	defer func() { say(err) }()
 	k, err := e.copier()
+	if err == nil {
+		defer closeInto(k, &err)
+		err = k.s.use(push.M2MF.Object())
+	}
 	l.opened.Done()
 	if err != nil {
 		return err
 	}
-	defer closeInto(k, &err)
-	l.opened.Wait() // Linux 6.1 crashes if it finds no VRAM for a channel's objects
+	l.opened.Wait() // Linux 6.1 crashes if it finds no VRAM for an object
 	var vram [2]Buffer
 	for i := range vram {
 		if vram[i], err = k.s.dev.NewBuffer(size, drm.DomainVRAM); err != nil {
