@@ -14,13 +14,14 @@ import (
 
 // Config says what is mapped, and how much it may cost.
 type Config struct {
-	Map  Map
-	BAR0 uint64 // sizes in bytes
-	BAR1 uint64
-	BAR3 uint64
-	VRAM uint64
-	Poll uint64 // bytes at the beginning of BAR1 that have the doorbells, which stay trapped
-	ROM  []byte // what the window on the board's ROM shows
+	Map    Map
+	Format *shadowpt.Format // of the tables of BAR1 and BAR3
+	BAR0   uint64           // sizes in bytes
+	BAR1   uint64
+	BAR3   uint64
+	VRAM   uint64
+	Poll   uint64 // bytes at the beginning of BAR1 that have the doorbells, which stay trapped
+	ROM    []byte // what the window on the board's ROM shows
 	Limits
 }
 
@@ -124,7 +125,7 @@ func (s *Mapper) Open(cfg Config) error {
 		if cfg.Map&kindMaps[k] == 0 {
 			n = 0
 		} else if Kind(k) != PRAMIN {
-			s.bars[k] = newScanner(&s.BARs[k], Kind(k), n, vram)
+			s.bars[k] = newScanner(cfg.Format, &s.BARs[k], Kind(k), n, vram)
 		}
 		s.base[k+1] = s.base[k] + slot(n)
 	}

@@ -47,7 +47,7 @@ func newTestMapper(t require.TestingT, l Limits) (*Mapper, *fakeCard) {
 	}
 	s := New(c, new(Stats))
 	require.NoError(t, s.Open(Config{
-		Map: MapBAR1 | MapBAR3 | MapPRAMIN, BAR0: 16 << 20, BAR1: testWindow << pageShift, BAR3: testWindow << pageShift,
+		Map: MapBAR1 | MapBAR3 | MapPRAMIN, Format: shadowpt.Fermi, BAR0: 16 << 20, BAR1: testWindow << pageShift, BAR3: testWindow << pageShift,
 		VRAM: testPages << pageShift, Poll: testPoll << pageShift, Limits: l,
 	}))
 	return s, c

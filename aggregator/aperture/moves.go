@@ -216,7 +216,7 @@ func (s *Mapper) empty() (left int64) {
 	for i, b := range s.bars {
 		if b != nil {
 			s.BARs[i] = Binding{}
-			s.bars[i] = newScanner(b.Binding, b.kind, b.pages, b.vram)
+			s.bars[i] = newScanner(b.format, b.Binding, b.kind, b.root.pages, b.vram)
 		}
 	}
 	for at := range slot(len(s.Slots)) {

@@ -7,8 +7,13 @@ import (
 const (
 	pageShift = shadowpt.SmallShift
 	pageSize  = shadowpt.SmallPage
-	perBig    = shadowpt.BigPage / shadowpt.SmallPage
 	chunk     = 4096 // bytes of a table that are read and compared at a time
+)
+
+// Tables of a node and of a directory entry, as indices.
+const (
+	big   = 0
+	small = 1
 )
 
 // Binding is the address space that a BAR shows.
@@ -21,21 +26,22 @@ type Binding struct {
 // that did not change costs a comparison.
 type scanner struct {
 	*Binding
-	kind  Kind
-	pages uint32 // of the window
-	vram  uint32 // pages of VRAM
-	dirs  []directory
-	buf   [chunk]byte
+	format *shadowpt.Format
+	group  uint32 // small pages in the range of a big one
+	kind   Kind
+	vram   uint32 // pages of VRAM
+	root   node
+	buf    [chunk]byte
 }
 
-// directory is what one directory entry covers of a window.
-type directory struct {
+// node is a directory, or what an entry of the last directory names.
+type node struct {
 	first uint32 // page of the window
 	pages uint32
-	pde   uint64 // as the tables were read by it
-	span  uint32 // pages that the tables answer for
-	big   table
-	small table
+	pde   shadowpt.PDE // as the tables were read by it
+	span  uint32       // pages that the tables answer for
+	table [2]table     // a directory is the small one
+	below []*node      // by entry of the directory; nil: it names nothing
 }
 
 // table is a page table with its last content.
@@ -44,77 +50,102 @@ type table struct {
 	seen []byte // nil: all of it is zero
 }
 
-func newScanner(b *Binding, kind Kind, pages, vram uint32) *scanner {
-	s := &scanner{Binding: b, kind: kind, pages: pages, vram: vram}
-	for first := uint32(0); first < pages; first += shadowpt.SmallEntries {
-		s.dirs = append(s.dirs, directory{first: first, pages: min(pages-first, shadowpt.SmallEntries)})
+func newScanner(f *shadowpt.Format, b *Binding, kind Kind, pages, vram uint32) *scanner {
+	return &scanner{
+		Binding: b, format: f, group: uint32(f.Pages[big].Span() / f.Pages[small].Span()), kind: kind, vram: vram,
+		root: node{pages: pages},
 	}
-	return s
 }
+
+// show notes what a page of the window shows.
+type show func(page uint32, e entry)
 
 // scan reads the tables and calls show for the pages that may have changed: all pages of a
 // table that was replaced, else those whose entries changed.
-func (s *scanner) scan(m shadowpt.Tables, stats *Stats, show func(page uint32, e entry)) {
+func (s *scanner) scan(m shadowpt.Tables, stats *Stats, show show) {
 	stats.Scans.Add(1)
-	for i := range s.dirs {
-		s.scanDir(&s.dirs[i], m, stats, show)
+	s.root.pde = shadowpt.PDE{Small: shadowpt.Table{Present: s.On, Target: s.Space.Target, Addr: s.Space.Dir}}
+	s.scanDir(&s.root, 0, m, stats, show)
+}
+
+// scanDir reads a directory and what it names.
+func (s *scanner) scanDir(n *node, depth int, m shadowpt.Tables, stats *Stats, show show) {
+	level := &s.format.Dirs[depth]
+	span := uint32(min(level.Span()>>pageShift, uint64(n.pages)))
+	if n.below == nil {
+		n.below = make([]*node, (n.pages+span-1)/span)
+	}
+	dir := &n.table[small]
+	dir.at = n.pde.Small
+	s.read(dir, uint32(len(n.below))*uint32(level.Words), m, stats, nil)
+	for i := range n.below {
+		pde, sub := level.Decode(dir.words(i, level.Words)), n.below[i]
+		none := pde == shadowpt.PDE{}
+		if sub == nil {
+			if none {
+				continue
+			}
+			at := n.first + uint32(i)*span
+			sub = &node{first: at, pages: min(span, n.first+n.pages-at)}
+			n.below[i] = sub
+		}
+		if depth < len(s.format.Dirs)-1 {
+			sub.pde = pde
+			s.scanDir(sub, depth+1, m, stats, show)
+		} else {
+			s.scanPages(sub, pde, m, stats, show)
+		}
+		if none {
+			n.below[i] = nil
+		}
 	}
 }
 
-func (s *scanner) scanDir(d *directory, m shadowpt.Tables, stats *Stats, show func(uint32, entry)) {
-	pde := s.readPDE(d, m)
-	span := s.span(d, pde)
-	all := pde != d.pde || span != d.span
-	d.pde, d.span = pde, span
-	d.big.at, d.small.at = shadowpt.DecodePDE(pde).Big, shadowpt.DecodePDE(pde).Small
+// scanPages reads the page tables that an entry of the last directory names.
+func (s *scanner) scanPages(n *node, pde shadowpt.PDE, m shadowpt.Tables, stats *Stats, show show) {
+	span := s.span(n, pde.Size)
+	all := pde != n.pde || span != n.span
+	n.pde, n.span = pde, span
+	n.table[big].at, n.table[small].at = pde.Big, pde.Small
 	// Changed entries of the big table first: a small entry is decoded together with the
 	// big one over it.
-	bigs, smalls := (d.pages+perBig-1)/perBig, d.pages
-	s.read(&d.big, bigs, m, stats, func(i uint32) {
+	bigs, smalls := (n.pages+s.group-1)/s.group, n.pages
+	s.read(&n.table[big], bigs, m, stats, func(i uint32) {
 		if !all {
-			s.group(d, i, stats, show)
+			s.cover(n, i, stats, show)
 		}
 	})
-	s.read(&d.small, smalls, m, stats, func(i uint32) {
+	s.read(&n.table[small], smalls, m, stats, func(i uint32) {
 		if !all {
-			show(d.first+i, s.entry(d, i, stats))
+			show(n.first+i, s.entry(n, i, stats))
 		}
 	})
 	if all {
 		for i := range bigs {
-			s.group(d, i, stats, show)
+			s.cover(n, i, stats, show)
 		}
 	}
 }
 
-// group shows the small pages over which big entry i lies.
-func (s *scanner) group(d *directory, i uint32, stats *Stats, show func(uint32, entry)) {
-	for n := i * perBig; n < min((i+1)*perBig, d.pages); n++ {
-		show(d.first+n, s.entry(d, n, stats))
+// cover shows the small pages over which big entry i lies.
+func (s *scanner) cover(n *node, i uint32, stats *Stats, show show) {
+	for k := i * s.group; k < min((i+1)*s.group, n.pages); k++ {
+		show(n.first+k, s.entry(n, k, stats))
 	}
 }
 
-func (s *scanner) readPDE(d *directory, m shadowpt.Tables) uint64 {
-	at := uint64(d.first) << pageShift
-	q := s.buf[:8]
-	if !s.On || !m.ReadTable(s.Space.Target, s.Space.Dir+at/shadowpt.DirSpan*8, q) {
-		return 0
-	}
-	return le.Uint64(q)
-}
-
-// span is how many pages of the directory's the tables cover: at most their length, and the
-// size of the space.
-func (s *scanner) span(d *directory, pde uint64) uint32 {
-	base := uint64(d.first) << pageShift
+// span is how many pages of the node the tables cover: at most their length, and the size of the
+// space.
+func (s *scanner) span(n *node, size uint8) uint32 {
+	base := uint64(n.first) << pageShift
 	if !s.On || base > s.Space.Limit {
 		return 0
 	}
-	n := min(s.Space.Limit-base, shadowpt.DirSpan-1)>>pageShift + 1
-	return uint32(min(n, shadowpt.SmallEntries>>shadowpt.DecodePDE(pde).Size, uint64(d.pages)))
+	last := s.format.Dirs[len(s.format.Dirs)-1].Span()
+	return uint32(min((s.Space.Limit-base)>>pageShift+1, last>>size>>pageShift, uint64(n.pages)))
 }
 
-// read updates n entries of a table, and calls changed for those that differ.
+// read updates n words of a table, and calls changed for those that differ.
 func (s *scanner) read(t *table, n uint32, m shadowpt.Tables, stats *Stats, changed func(i uint32)) {
 	if !t.at.Present {
 		t.seen = nil
@@ -133,6 +164,10 @@ func (s *scanner) read(t *table, n uint32, m shadowpt.Tables, stats *Stats, chan
 		if !m.ReadTable(t.at.Target, t.at.Addr+uint64(off), now) {
 			clear(now)
 		}
+		if changed == nil {
+			copy(old, now)
+			continue
+		}
 		for i := 0; i < len(now); i += 8 {
 			if le.Uint64(old[i:]) != le.Uint64(now[i:]) {
 				copy(old[i:i+8], now[i:i+8])
@@ -143,23 +178,36 @@ func (s *scanner) read(t *table, n uint32, m shadowpt.Tables, stats *Stats, chan
 	}
 }
 
-// entry is what page i of a directory shows: a valid big page wins over a small
-// one, as in a walk.
-func (s *scanner) entry(d *directory, i uint32, stats *Stats) entry {
-	if i >= d.span {
-		return nothing
+// word is word i of a table.
+func (t *table) word(i int) uint64 {
+	if t.seen == nil {
+		return 0
 	}
-	if pte := d.big.get(i / perBig); pte.Valid {
-		return s.of(pte, i%perBig, stats)
-	}
-	return s.of(d.small.get(i), 0, stats)
+	return le.Uint64(t.seen[i*8:])
 }
 
-func (t *table) get(i uint32) shadowpt.PTE {
-	if t.seen == nil {
-		return shadowpt.PTE{}
+// words is entry i of a directory whose entries have n words.
+func (t *table) words(i int, n uint8) (w shadowpt.Words) {
+	for k := range int(n) {
+		w[k] = t.word(i*int(n) + k)
 	}
-	return shadowpt.DecodePTE(le.Uint64(t.seen[i*8:]))
+	return w
+}
+
+// entry is what page i of a node shows. As in a walk, a big page that means something wins over a
+// small one.
+func (s *scanner) entry(n *node, i uint32, stats *Stats) entry {
+	if i >= n.span {
+		return nothing
+	}
+	if n.pde.Page != 0 {
+		return s.of(s.format.DecodePTE(n.pde.Page), i, stats)
+	}
+	pte := s.format.DecodePTE(n.table[big].word(int(i / s.group)))
+	if pte.Valid || pte.Sparse || pte.NoSmall {
+		return s.of(pte, i%s.group, stats)
+	}
+	return s.of(s.format.DecodePTE(n.table[small].word(int(i))), 0, stats)
 }
 
 // of converts a page entry to the entry of its slot.

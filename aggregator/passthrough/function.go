@@ -200,7 +200,7 @@ func (f *Function) OpenWindows() error {
 	limits := f.cfg.Limits
 	limits.FitMappings(f.MaxMappings())
 	err := f.maps.Open(aperture.Config{
-		Map: f.cfg.Map, Limits: limits, VRAM: f.VRAMSize(), ROM: f.ROM(), Poll: gf100.PollSize,
+		Map: f.cfg.Map, Format: shadowpt.Fermi, Limits: limits, VRAM: f.VRAMSize(), ROM: f.ROM(), Poll: gf100.PollSize,
 		BAR0: f.BARSize(card.BAR0), BAR1: f.BARSize(card.BAR1), BAR3: f.BARSize(card.BAR3),
 	})
 	f.show()

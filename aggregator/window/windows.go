@@ -79,7 +79,7 @@ func (w *BARs) OpenWindows(cfg aperture.Config) error {
 	if err := w.maps.Free(); err != nil {
 		return err
 	}
-	cfg.Map, cfg.VRAM, cfg.Poll, cfg.Limits = w.cfg.Map, w.mem.Size(), gf100.PollSize, w.cfg.Limits
+	cfg.Map, cfg.Format, cfg.VRAM, cfg.Poll, cfg.Limits = w.cfg.Map, shadowpt.Fermi, w.mem.Size(), gf100.PollSize, w.cfg.Limits
 	if err := w.cfg.Quota.take(w, len(w.mem.Extents()), &cfg.Limits); err != nil {
 		return err
 	}
