@@ -113,7 +113,7 @@ func (c *conn) loop() error {
 		if err := c.receive(); err != nil {
 			return err
 		}
-		c.srv.stats.count(func(s *Stats) { s.Receives++ })
+		add(&c.srv.stats.Receives, 1)
 		err := c.serveBatch()
 		c.flush()
 		if err != nil {
@@ -244,10 +244,8 @@ func (c *conn) serveBatch() error {
 	for c.w-c.r >= wire.HeaderSize {
 		h := wire.Parse[wire.Header](c.buf[c.r:])
 		if h.Size < wire.HeaderSize || h.Size > c.srv.opts.maxMessage() {
-			c.srv.stats.count(func(s *Stats) {
-				s.BadStreams++
-				s.command(h.Command).Errors++
-			})
+			add(&c.srv.stats.BadStreams, 1)
+			add(&c.srv.stats.command(h.Command).Errors, 1)
 			c.answer(h, syscall.EINVAL)
 			return fmt.Errorf("%w: %v of %d bytes", errStream, h.Command, h.Size)
 		}
@@ -306,17 +304,15 @@ func (c *conn) message(rq *request) {
 		c.srv.discards.close(rq.fds...)
 		rq.fds = nil
 	}
-	c.srv.stats.count(func(s *Stats) {
-		k := s.command(rq.hdr.Command)
-		k.Messages++
-		k.Bytes += uint64(rq.hdr.Size)
-		if errno != 0 {
-			k.Errors++
-		}
-		if rq.hdr.Flags&wire.NoReply != 0 {
-			k.Posted++
-		}
-	})
+	k := c.srv.stats.command(rq.hdr.Command)
+	add(&k.Messages, 1)
+	add(&k.Bytes, uint64(rq.hdr.Size))
+	if errno != 0 {
+		add(&k.Errors, 1)
+	}
+	if rq.hdr.Flags&wire.NoReply != 0 {
+		add(&k.Posted, 1)
+	}
 	c.answer(rq.hdr, errno)
 }
 
@@ -324,13 +320,11 @@ func (c *conn) dmaReply(rq *request) bool {
 	if !c.calls.finish(rq.hdr, rq.payload) {
 		return false
 	}
-	c.srv.stats.count(func(s *Stats) {
-		k := s.command(rq.hdr.Command)
-		k.Bytes += uint64(rq.hdr.Size)
-		if rq.hdr.Flags&wire.Error != 0 {
-			k.Errors++
-		}
-	})
+	k := c.srv.stats.command(rq.hdr.Command)
+	add(&k.Bytes, uint64(rq.hdr.Size))
+	if rq.hdr.Flags&wire.Error != 0 {
+		add(&k.Errors, 1)
+	}
 	c.srv.discards.close(rq.fds...)
 	rq.fds = nil
 	return true
@@ -340,7 +334,7 @@ func (c *conn) dmaReply(rq *request) bool {
 func (c *conn) contain(what string, fn func()) {
 	defer func() {
 		if p := recover(); p != nil {
-			c.srv.stats.count(func(s *Stats) { s.Panics++ })
+			add(&c.srv.stats.Panics, 1)
 			c.srv.warn(&c.srv.logPanic, "vfio-user device panicked", slog.String("in", what), slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
 			if o, ok := c.dev.(PanicObserver); ok {
 				o.Panicked(what, p)
@@ -425,10 +419,8 @@ func (c *conn) write(p []byte, fd int) {
 	if c.sendErr != nil {
 		return
 	}
-	c.srv.stats.count(func(s *Stats) { // before the write, so that a client that has its reply finds it counted
-		s.Replies += c.replies
-		s.Writes++
-	})
+	add(&c.srv.stats.Replies, c.replies) // before the write, so that a client that has its reply finds it counted
+	add(&c.srv.stats.Writes, 1)
 	c.replies = 0
 	c.sendMu.Lock()
 	defer c.sendMu.Unlock()

@@ -2,6 +2,7 @@ package vfiouser
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
@@ -12,6 +13,8 @@ import (
 // goroutine closes them, except memory that a range holds. It runs while there is any; stuck, it
 // delays nobody until it is full: then the server takes nothing more of the kind.
 type discards struct {
+	waiting atomic.Int64 // len(fds), for the threads that receive
+
 	mu      sync.Mutex
 	fds     []int
 	closing bool
@@ -28,6 +31,7 @@ func (d *discards) close(fds ...int) {
 			d.fds = append(d.fds, fd)
 		}
 	}
+	d.waiting.Store(int64(len(d.fds)))
 	if len(d.fds) > 0 && !d.closing {
 		d.closing = true
 		go d.run()
@@ -43,17 +47,15 @@ func (d *discards) hangUp(fd int) {
 func (d *discards) run() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for ; len(d.fds) > 0; d.fds = d.fds[1:] {
+	for len(d.fds) > 0 {
 		fd := d.fds[0]
 		d.mu.Unlock()
 		unix.Close(fd)
 		d.mu.Lock()
+		d.fds = d.fds[1:]
+		d.waiting.Store(int64(len(d.fds)))
 	}
 	d.closing = false
 }
 
-func (d *discards) full() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return len(d.fds) >= maxDiscards
-}
+func (d *discards) full() bool { return d.waiting.Load() >= maxDiscards }

@@ -162,11 +162,9 @@ func (c *conn) dmaMessage(ctx context.Context, addr uint64, p []byte, write bool
 		c.calls.leave(id, call, false)
 		return err
 	}
-	c.srv.stats.count(func(s *Stats) {
-		k := s.command(call.cmd)
-		k.Messages++
-		k.Bytes += uint64(size)
-	})
+	k := c.srv.stats.command(call.cmd)
+	add(&k.Messages, 1)
+	add(&k.Bytes, uint64(size))
 	select {
 	case err = <-call.done:
 		return err

@@ -45,8 +45,9 @@
 // client stops its own thread only if Options.AnyDMAFile lets it choose a file that never answers; Serve
 // and Close return ErrStuck then.
 //
-// Memory.watchMu guards the list of watchers of the map, counters.mu the counters. They are held
-// only briefly, with none of these taken in them, and not while watchers are called.
+// Memory.watchMu guards the list of watchers of the map, discards.mu what is to be closed. They are held
+// only briefly, with none of these taken in them, and not while watchers are called. Counters are
+// atomic: a message takes one lock, conn.sendMu, and none if it wants no reply.
 //
 // # Errors
 //

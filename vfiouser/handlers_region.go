@@ -63,7 +63,7 @@ func (c *conn) regionWriteMulti(rq *request) syscall.Errno {
 		done++
 	}
 	if failed != 0 {
-		c.srv.stats.count(func(s *Stats) { s.command(wire.RegionWriteMulti).Errors += n - done })
+		add(&c.srv.stats.command(wire.RegionWriteMulti).Errors, n-done)
 	}
 	if done == 0 && failed != 0 {
 		return failed

@@ -77,7 +77,7 @@ func (r refusal) Error() string { return "vfiouser: " + dmaRules[r].name }
 func (r refusal) Unwrap() error { return dmaRules[r].errno }
 
 func (s *Server) refuse(r DMARule, attrs ...slog.Attr) {
-	s.stats.count(func(s *Stats) { s.DMARefused[r]++ })
+	add(&s.stats.DMARefused[r], 1)
 	attrs = append([]slog.Attr{slog.String("rule", r.String())}, attrs...)
 	if most := dmaRules[r].limit(&s.opts); most > 0 {
 		attrs = append(attrs, slog.Uint64("max", most))

@@ -239,7 +239,7 @@ func (s *Server) start(ctx context.Context, fd int) (*conn, error) {
 	for s.current != nil {
 		c := s.current
 		if !c.hungUp() {
-			s.stats.count(func(s *Stats) { s.Refused++ })
+			add(&s.stats.Refused, 1)
 			return nil, ErrBusy
 		}
 		s.mu.Unlock()

@@ -1,7 +1,7 @@
 package vfiouser
 
 import (
-	"sync"
+	"sync/atomic"
 
 	"github.com/umbra-gpu/umbra/vfiouser/wire"
 )
@@ -36,27 +36,35 @@ type CommandStats struct {
 	Errors   uint64 // of Messages, those that failed
 }
 
-// counters are a server's Stats, except IRQ. Any goroutine counts.
-type counters struct {
-	mu    sync.Mutex
-	stats Stats
-}
+// counters are a server's Stats, except IRQ. Any goroutine counts, by add alone.
+type counters struct{ Stats }
 
-func (c *counters) count(add func(s *Stats)) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	add(&c.stats)
-}
+func add(counter *uint64, n uint64) { atomic.AddUint64(counter, n) }
 
-func (c *counters) snapshot() Stats {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.stats
-}
-
-func (s *Stats) command(c wire.Command) *CommandStats {
-	if int(c) >= len(s.Commands) {
-		return &s.Unknown
+// snapshot copies the counters one by one: a message that is counted meanwhile may be in some only.
+func (c *counters) snapshot() (out Stats) {
+	commands, refused := out.Commands, out.DMARefused
+	for i := range commands {
+		commands[i] = c.Commands[i].snapshot()
 	}
-	return &s.Commands[c]
+	for i := range refused {
+		refused[i] = atomic.LoadUint64(&c.DMARefused[i])
+	}
+	get := atomic.LoadUint64
+	return Stats{ // without names, so that none can be forgotten
+		commands, c.Unknown.snapshot(), get(&c.Receives), get(&c.Replies), get(&c.Writes), get(&c.Panics),
+		get(&c.Clients), get(&c.BadStreams), get(&c.Refused), refused, IRQStats{},
+	}
+}
+
+func (k *CommandStats) snapshot() CommandStats {
+	get := atomic.LoadUint64
+	return CommandStats{get(&k.Messages), get(&k.Bytes), get(&k.Posted), get(&k.Errors)}
+}
+
+func (c *counters) command(n wire.Command) *CommandStats {
+	if int(n) >= len(c.Commands) {
+		return &c.Unknown
+	}
+	return &c.Commands[n]
 }

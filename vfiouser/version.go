@@ -32,7 +32,7 @@ func (c *conn) version(rq *request) syscall.Errno {
 		return errnoOf(err)
 	}
 	c.state = stateRunning
-	c.srv.stats.count(func(s *Stats) { s.Clients++ })
+	add(&c.srv.stats.Clients, 1)
 
 	room := len(rq.payload) - wire.VersionSize
 	text := c.srv.opts.capabilities(&limits, migrator != nil, room)
@@ -54,7 +54,7 @@ func (c *conn) attach() (err error) {
 
 func (c *conn) tryAttach() error {
 	if err := Admit(c.dev); err != nil {
-		c.srv.stats.count(func(s *Stats) { s.Refused++ })
+		add(&c.srv.stats.Refused, 1)
 		c.srv.warn(&c.srv.logAdmit, "vfio-user client refused", slog.Any("error", err))
 		return err
 	}
