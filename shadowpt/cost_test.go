@@ -19,6 +19,7 @@ type plain struct {
 	last       uint64 // where the last table is
 	next       uint64
 	written    uint64 // bytes of the card's tables
+	asked      int    // calls of SameTables
 }
 
 func (p *plain) ReadTable(_ shadowpt.Target, addr uint64, b []byte) bool {
@@ -27,6 +28,22 @@ func (p *plain) ReadTable(_ shadowpt.Target, addr uint64, b []byte) bool {
 func (p *plain) SameTable(_ shadowpt.Target, addr uint64, b []byte) bool {
 	return bytes.Equal(b, p.vram[addr:addr+uint64(len(b))])
 }
+func (p *plain) SameTables(parts []shadowpt.Part) {
+	p.asked++
+	for i := range parts { // not sameEach, which costs as much as a comparison
+		q := &parts[i]
+		q.Same = p.SameTable(q.Target, q.Addr, q.Bytes)
+	}
+}
+
+// sameEach compares part by part.
+func sameEach(m shadowpt.Tables, parts []shadowpt.Part) {
+	for i := range parts {
+		p := &parts[i]
+		p.Same = m.SameTable(p.Target, p.Addr, p.Bytes)
+	}
+}
+
 func (p *plain) Translate(_ shadowpt.Target, addr, n uint64, _ bool) (uint64, bool) {
 	return 1<<36 + addr, addr+n <= uint64(len(p.vram))
 }
@@ -115,13 +132,14 @@ func TestOneEntryCostsOneLine(t *testing.T) {
 }
 
 // TestUntrappedTablesAreCompared: a table that is written without a trap costs a
-// comparison of its pages at each look, and its changed entries.
+// comparison of its pages at each look, in calls of MaxParts, and its changed entries.
 func TestUntrappedTablesAreCompared(t *testing.T) {
 	p, tr, s := populated(t, 1)
-	*tr.Counts = shadowpt.Counts{}
+	*tr.Counts, p.asked = shadowpt.Counts{}, 0
 	tr.Untrapped(plainTables, shadowpt.SmallTableSize, true)
 	put(p.vram, plainTables+4096, 0)
 	tr.UpdateAll()
+	require.Equal(t, 1, p.asked)
 	require.Equal(t, uint64(shadowpt.SmallTableSize), tr.Counts.Compared)
 	require.Equal(t, uint64(32), tr.Counts.Examined, "where they differ, 256 bytes at a time")
 	require.Equal(t, uint64(1), tr.Counts.Changed)
@@ -223,10 +241,11 @@ func TestOnlyNamedSpacesAreScanned(t *testing.T) {
 	const tables = plainTables + 4*shadowpt.SmallTableSize // with the directory
 	tr.Follow(other)                                       // nothing is there: it has no tables
 	tr.Untrapped(0, uint64(len(p.vram)), true)
-	*tr.Counts = shadowpt.Counts{}
+	*tr.Counts, p.asked = shadowpt.Counts{}, 0
 	tr.UpdateAll()
 	compared, rewritten := tr.Counts.Compared, s.Counts.Rewritten
 	require.Equal(t, uint64(tables), compared)
+	require.Equal(t, tables/shadowpt.SmallPage/shadowpt.MaxParts+1, p.asked)
 	p.change(tr, 1)
 	tr.Update(other)
 	require.Equal(t, compared, tr.Counts.Compared)

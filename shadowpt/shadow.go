@@ -17,11 +17,26 @@ type Tables interface {
 // Guest gives access to the guest whose tables are shadowed.
 type Guest interface {
 	Tables
+	// SameTables is SameTable for at most MaxParts parts of tables.
+	SameTables(parts []Part)
 	// Translate returns the card's address of n bytes at a guest address. It returns
 	// false unless all of them belong to the guest, are contiguous on the card, and
 	// may be written if write is set.
 	Translate(t Target, addr uint64, n uint64, write bool) (card uint64, ok bool)
 }
+
+// Part is a part of a table that a Guest compares with its memory.
+type Part struct {
+	Target Target
+	Addr   uint64
+	Bytes  []byte // a page at most
+	Same   bool   // the answer
+
+	leaf *leaf
+}
+
+// MaxParts bounds the parts that are compared in one call, and so what waits for its end.
+const MaxParts = 64
 
 // Card holds the shadow tables.
 type Card interface {

@@ -87,6 +87,8 @@ func (w *twin) SameTable(t shadowpt.Target, addr uint64, p []byte) bool {
 	return w.ReadTable(t, addr, now) && bytes.Equal(now, p)
 }
 
+func (w *twin) SameTables(parts []shadowpt.Part) { sameEach(w, parts) }
+
 func (w *twin) Translate(t shadowpt.Target, addr, n uint64, write bool) (uint64, bool) {
 	if t.System() {
 		return ramWindow + addr, w.mapped(addr, n, write)

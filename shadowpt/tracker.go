@@ -32,10 +32,11 @@ type Tracker struct {
 	rebuilt  bool      // engines may write through entries not counted in writers
 	left     bool      // a shadow was unfollowed; its tables are free after the next Release
 
-	scan uint64  // number of the current or last look
-	late []*leaf // pages found to need a look while shadows were written
-	page [SmallPage]byte
-	diff [pageEntries]change
+	scan  uint64  // number of the current or last look
+	late  []*leaf // pages found to need a look while shadows were written
+	parts []Part  // to compare; empty between two looks
+	page  [SmallPage]byte
+	diff  [pageEntries]change
 }
 
 // change is a changed entry.
@@ -327,6 +328,7 @@ func (t *Tracker) updateLate() bool {
 			t.compare(l)
 		}
 	}
+	t.flush()
 	clear(t.late)
 	t.late = t.late[:0]
 	return n > 0

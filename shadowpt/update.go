@@ -17,10 +17,11 @@ func (t *Tracker) Update(which ...*Shadow) {
 			t.compareAll(n.guest[big])
 		}
 	}
+	t.flush()
 	t.apply()
 }
 
-// compareAll examines the pages of one table that may have changed. In VRAM they are adjacent, so it
+// compareAll queues the pages of one table that may have changed. In VRAM they are adjacent, so it
 // skips up to 64 at a time.
 func (t *Tracker) compareAll(pages []held) {
 	for i := 0; i < len(pages); i++ {
@@ -64,21 +65,41 @@ func (t *Tracker) apply() {
 	t.settle()
 }
 
-// compare compares a page with its last content and applies the changes. Unchanged pages are
-// compared in place. A changed page is read once, and entries are taken only from that
-// copy, because the guest may write concurrently. If all writes were trapped, only the
-// range of marked lines is compared.
+// compare queues a page for a comparison with its last content. If all writes were trapped,
+// only the range of marked lines is compared. It takes the marks, so flush must follow in this
+// look.
 func (t *Tracker) compare(l *leaf) {
 	from, to := t.span(l)
 	if from == to {
 		return
 	}
-	target, addr, p := l.key.target(), l.key.page*SmallPage+uint64(from), t.page[from:to]
-	t.Counts.Compared += uint64(len(p))
-	if t.guest.SameTable(target, addr, l.bytes()[from:to]) {
+	t.Counts.Compared += uint64(to - from)
+	t.parts = append(t.parts, Part{Target: l.key.target(), Addr: l.key.page*SmallPage + uint64(from), Bytes: l.bytes()[from:to], leaf: l})
+	if len(t.parts) == MaxParts {
+		t.flush()
+	}
+}
+
+// flush compares the queued pages, in place and in one call, because a call may take a lock.
+func (t *Tracker) flush() {
+	if len(t.parts) == 0 {
 		return
 	}
-	if !t.guest.ReadTable(target, addr, p) {
+	t.guest.SameTables(t.parts)
+	for i := range t.parts {
+		if p := &t.parts[i]; !p.Same {
+			t.changed(p)
+		}
+	}
+	t.parts = t.parts[:0] // it keeps at most 64 pages that are followed no more
+}
+
+// changed applies the changes of a page. It is read once, and entries are taken only from that
+// copy, because the guest may write concurrently.
+func (t *Tracker) changed(part *Part) {
+	l, from := part.leaf, int(part.Addr%SmallPage)
+	to := from + len(part.Bytes)
+	if !t.guest.ReadTable(part.Target, part.Addr, t.page[from:to]) {
 		t.lost(l)
 		return
 	}

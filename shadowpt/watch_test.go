@@ -33,6 +33,8 @@ func (l *live) SameTable(t shadowpt.Target, addr uint64, b []byte) bool {
 	return true
 }
 
+func (l *live) SameTables(parts []shadowpt.Part) { sameEach(l, parts) }
+
 // TestNoStoreLostDuringScan: an entry that is written and reported during a Tracker's scan is
 // seen by that scan or by the next one. In a round each line is written once, and the lines of
 // a page in order, so that no later write hides a missed one. The test detects a scan that

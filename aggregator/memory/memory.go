@@ -74,6 +74,27 @@ func (m *Memory) SameTable(t shadowpt.Target, addr uint64, p []byte) bool {
 	return t.System() && m.dma.Same(addr, p)
 }
 
+// SameTables implements shadowpt.Guest. What moves pages waits for the comparison of all that lies
+// in VRAM, some 20 us.
+func (m *Memory) SameTables(parts []shadowpt.Part) {
+	m.sameVRAM(parts)
+	for i := range parts {
+		if p := &parts[i]; p.Target != shadowpt.VRAM {
+			p.Same = m.SameTable(p.Target, p.Addr, p.Bytes)
+		}
+	}
+}
+
+func (m *Memory) sameVRAM(parts []shadowpt.Part) {
+	m.moving.RLock()
+	defer m.moving.RUnlock()
+	for i := range parts {
+		if p := &parts[i]; p.Target == shadowpt.VRAM {
+			p.Same = m.runs(p.Addr, p.Bytes, m.gpu.SameVRAM)
+		}
+	}
+}
+
 // Translate implements shadowpt.Guest.
 func (m *Memory) Translate(t shadowpt.Target, addr, n uint64, write bool) (uint64, bool) {
 	if t == shadowpt.VRAM {
@@ -82,14 +103,19 @@ func (m *Memory) Translate(t shadowpt.Target, addr, n uint64, write bool) (uint6
 	return m.dma.At(addr), t.System() && m.dma.Covers(addr, n, write)
 }
 
-// eachRun calls f with each run of VRAM that is together on the card, and its part of p, until it
-// returns false.
+// eachRun is runs while no pages move.
 func (m *Memory) eachRun(addr uint64, p []byte, f func(addr uint64, p []byte) bool) bool {
+	m.moving.RLock()
+	defer m.moving.RUnlock()
+	return m.runs(addr, p, f)
+}
+
+// runs calls f with each run of VRAM that is together on the card, and its part of p, until it
+// returns false. Memory.moving is held.
+func (m *Memory) runs(addr uint64, p []byte, f func(addr uint64, p []byte) bool) bool {
 	if addr >= m.extents.Size() || uint64(len(p)) > m.extents.Size()-addr {
 		return false
 	}
-	m.moving.RLock()
-	defer m.moving.RUnlock()
 	for len(p) > 0 {
 		at, together, _ := m.extents.At(addr)
 		n := min(uint64(len(p)), together)

@@ -75,7 +75,9 @@ func TestMemoryOverExtents(t *testing.T) {
 		fits, got := addr < size && n <= size-addr, make([]byte, n)
 		require.Equal(t, fits, m.Write(shadowpt.VRAM, addr, p))
 		require.Equal(t, fits, m.Read(shadowpt.VRAM, addr, got))
-		require.Equal(t, fits, m.SameTable(shadowpt.VRAM, addr, p))
+		parts := []shadowpt.Part{{Target: shadowpt.VRAM, Addr: addr, Bytes: p}, {Target: shadowpt.Peer, Bytes: p}, {Addr: addr, Bytes: append(p[:n-1:n-1], p[n-1]+1)}}
+		m.SameTables(parts)
+		require.Equal(t, []bool{fits, false, false}, []bool{parts[0].Same, parts[1].Same, parts[2].Same})
 		i := slices.IndexFunc(e.List(), func(e vram.Extent) bool { return addr >= e.Guest && addr < e.Guest+e.Size && n <= e.Guest+e.Size-addr })
 		at, one := m.Translate(shadowpt.VRAM, addr, n, true)
 		require.Equal(t, i >= 0, one, "%d bytes at %#x are in one extent", n, addr)
@@ -100,19 +102,27 @@ func TestMemoryOverExtents(t *testing.T) {
 	require.True(t, bytes.Equal(others, c.Bytes), "memory of others was written, or a write was lost")
 }
 
-// TestUpdatesWaitForMoves: a word that is written while its page moves would be lost.
+// TestUpdatesWaitForMoves: a word that is written while its page moves would be lost, and one that is
+// compared may be in neither place.
 func TestUpdatesWaitForMoves(t *testing.T) {
 	c := fakecard.New(1 << 20)
 	m := New(c, vram.NewExtents([]card.Run{{Size: 1 << 20}}), nil, silent{})
-	done := make(chan struct{})
+	done, compared := make(chan struct{}), make(chan bool)
 	m.Move(func() {
 		go func() {
 			defer close(done)
 			m.Update(0, []channel.Word{{Value: 5}})
 		}()
+		go func() {
+			parts := []shadowpt.Part{{Bytes: make([]byte, 8)}}
+			m.SameTables(parts)
+			compared <- parts[0].Same
+		}()
 		time.Sleep(5 * time.Millisecond)
 		require.Zero(t, c.Bytes[0])
+		c.Bytes[7] = 1
 	})
+	require.False(t, <-compared)
 	<-done
 	require.Equal(t, byte(5), c.Bytes[0])
 }

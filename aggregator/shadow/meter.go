@@ -58,6 +58,16 @@ func (m *meter) SameTable(target shadowpt.Target, addr uint64, p []byte) bool {
 	return m.guest.SameTable(target, addr, p)
 }
 
+// SameTables implements shadowpt.Guest.
+func (m *meter) SameTables(parts []shadowpt.Part) {
+	n := uint64(0)
+	for i := range parts {
+		n += max(uint64(len(parts[i].Bytes))/bytesPerUnit, perLook)
+	}
+	m.spend(n)
+	m.guest.SameTables(parts)
+}
+
 // Translate implements shadowpt.Guest.
 func (m *meter) Translate(target shadowpt.Target, addr, n uint64, write bool) (uint64, bool) {
 	m.spend(perTranslation)
