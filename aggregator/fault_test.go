@@ -144,7 +144,7 @@ func TestMemoryOfLostChannelsIsNotReused(t *testing.T) {
 // hold makes a guest's goroutine wait until release is called, as one that has spent its rate.
 func hold(t *testing.T, g *Guest) (release func()) {
 	settle(g)
-	g.shadows.Charge(time.Now(), 1e15)
+	g.locked(func() { g.shadows.Charge(time.Now(), 1e15) }) // the worker waits
 	return func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()

@@ -68,6 +68,10 @@ func TestBusyChannelsAreNotDeferred(t *testing.T) {
 		start()
 		settleRound(g)
 		require.Greater(t, g.stats.Shadow.Scans.Load(), scans, name)
+		scans = g.stats.Shadow.Scans.Load()
+		g.Doorbell(1)
+		settleRound(g)
+		require.Equal(t, scans, g.stats.Shadow.Scans.Load(), "nothing is deferred after %s", name)
 		f.SetChannel(ch.Card().ID(), 1)
 	}
 }

@@ -9,8 +9,9 @@
 //
 // # Goroutines and locks
 //
-// The package has no goroutines. [Shadows.mu] guards the [ShadowsState], and is a leaf. Methods that
-// say so belong to the guest's worker, which alone uses the shadows; any goroutine may call the others.
+// The package has no goroutines. Methods that say so belong to the guest's worker, which alone uses
+// the shadows, or need the guest's lock; any goroutine may call the others. [Shadows.mu] guards what
+// those use of the [ShadowsState], and is a leaf.
 package shadow
 
 import (
@@ -47,7 +48,7 @@ type Shadows struct {
 	card  Card
 	stats *Stats
 
-	mu    sync.Mutex // guards state
+	mu    sync.Mutex // guards state, but for what has another owner
 	state ShadowsState
 
 	tracker *shadowpt.Tracker
@@ -64,9 +65,9 @@ type Shadows struct {
 // ShadowsState is what Shadows know besides the tables, which are built again from the guest's.
 type ShadowsState struct {
 	Policy   shadowpt.Policy
-	Deferred Dirs // must be flushed before a channel of their spaces runs
-	Remapped Span // of the memory map, since the last update
-	Budget   Bucket
+	Deferred Dirs   // must be flushed before a channel of their spaces runs; guarded by the guest's lock
+	Remapped Span   // of the memory map, since the last update
+	Budget   Bucket // the worker's
 }
 
 // Span is a range of bus addresses whose mapping changed.
@@ -126,7 +127,7 @@ func (sh *Shadows) Remapped(addr, n uint64, lost bool) {
 
 // Defer records an invalidate of v that the guest sees complete. used are the spaces that it
 // concerns and that channels use: others have no shadow, and a new shadow reads all tables. Newly
-// mapped memory concerns all spaces.
+// mapped memory concerns all spaces. The guest's lock is held.
 func (sh *Shadows) Defer(v Dirs, used []Key) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -141,32 +142,24 @@ func (sh *Shadows) Defer(v Dirs, used []Key) {
 }
 
 // NeedsFlush reports whether a deferred invalidate must be flushed before a channel of the
-// space runs.
+// space runs. The guest's lock is held.
 func (sh *Shadows) NeedsFlush(k Key) bool {
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	return sh.state.Deferred.Any() && sh.state.Deferred.Has(k)
+	return sh.state.Deferred.Has(k)
 }
 
-// TakeDeferred returns what was deferred. The caller updates it.
+// TakeDeferred returns what was deferred. The caller updates it. The guest's lock is held.
 func (sh *Shadows) TakeDeferred() Dirs {
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
 	v := sh.state.Deferred
 	sh.state.Deferred = Dirs{}
 	return v
 }
 
-// Charge counts work against the guest's rate.
+// Charge, for the worker, counts work against the guest's rate.
 func (sh *Shadows) Charge(now time.Time, work float64) {
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
 	sh.state.Budget.Spend(now, sh.cfg.Rate, work)
 }
 
-// Throttled returns how long the guest's table work exceeds its rate.
+// Throttled, for the worker, returns how long the guest's table work exceeds its rate.
 func (sh *Shadows) Throttled(now time.Time) time.Duration {
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
 	return sh.state.Budget.Due(now, sh.cfg.Rate, 4*float64(sh.cfg.Tables))
 }
