@@ -47,9 +47,13 @@ func (t *Requests) empty() bool {
 		!t.Schedule && !t.Invalidate.Any() && t.Policy == nil
 }
 
-// doorbellsOnly reports whether there are only doorbells: no register polls for those.
-func (t *Requests) doorbellsOnly() bool {
+// unpolled reports whether no register polls for any of the requests: they are doorbells, and
+// invalidates that were deferred, so that the guest saw them complete.
+func (t *Requests) unpolled() bool {
 	rest := *t
 	rest.Doorbells = fifo.Set{}
+	if !t.Invalidating {
+		rest.Invalidate = shadow.Dirs{}
+	}
 	return rest.empty()
 }

@@ -136,7 +136,7 @@ func (g *Guest) finish() {
 		g.leaveQuarantine()
 	}
 	doorbells := w.current.Doorbells
-	if !w.current.doorbellsOnly() {
+	if !w.current.unpolled() {
 		defer g.reports.Done(w.current.Runlist)
 	}
 	w.current = Requests{}
