@@ -26,15 +26,14 @@ type Request struct {
 	Value   int  // which must be this or more
 	Signal  int  // semaphore that it raises by one at its end, plus one
 
-	came  time.Duration
 	burst *burst // of the submitter
 }
 
 // Completion is a request that ended.
 type Completion struct {
-	Channel, Engine   int
-	Came, Began, Done time.Duration
-	burst             *burst
+	Channel, Engine int
+	Began, Done     time.Duration
+	burst           *burst
 }
 
 // Card is the model.
@@ -90,7 +89,6 @@ func (c *Card) Push(now time.Duration, ch int, r Request) {
 	if k.dead {
 		return
 	}
-	r.came = c.now
 	k.queue = append(k.queue, r)
 	c.queued[r.Engine]++
 	if len(k.queue) == 1 { // else the request follows the channel's own, which changes nothing
@@ -189,16 +187,23 @@ func (c *Card) Step(now time.Duration) []Completion {
 		r := k.queue[0]
 		k.queue = k.queue[1:]
 		c.queued[e]--
-		g.busy += g.end - g.began
-		k.used += g.end - g.began
 		if r.Signal > 0 {
 			c.semaphores[r.Signal-1]++
 		}
-		c.done = append(c.done, Completion{g.channel, e, r.came, g.began, g.end, r.burst})
-		g.channel, g.end = -1, never
+		c.done = append(c.done, Completion{g.channel, e, g.began, c.now, r.burst})
+		c.leave(e)
 	}
 	c.dispatch()
 	return c.done
+}
+
+// leave ends the work of an engine for its channel.
+func (c *Card) leave(e int) {
+	g := &c.engines[e]
+	ran := c.now - g.began
+	g.busy += ran
+	c.channels[g.channel].used += ran
+	g.channel, g.end = -1, never
 }
 
 // Pause lets no engine begin a request of a channel, and interrupts the one that runs if the card can.
@@ -208,11 +213,8 @@ func (c *Card) Pause(now time.Duration, ch int) {
 	k.paused = true
 	for e := range c.engines {
 		if g := &c.engines[e]; g.channel == ch && c.Interrupts {
-			ran := c.now - g.began
-			k.queue[0].Busy -= ran
-			g.busy += ran
-			k.used += ran
-			g.channel, g.end = -1, never
+			k.queue[0].Busy -= c.now - g.began
+			c.leave(e)
 		}
 	}
 	c.dispatch()
@@ -241,17 +243,15 @@ func (c *Card) Used(ch int) time.Duration {
 	return d
 }
 
-// Abort takes a channel off the card with all it has. It returns how long the
-// request under way had run, and on which engine; -1 if none was.
-func (c *Card) Abort(now time.Duration, ch int) (ran time.Duration, on int) {
+// Abort takes a channel off the card with all it has. It returns the engine that worked for it, -1 if
+// none did.
+func (c *Card) Abort(now time.Duration, ch int) (on int) {
 	c.now = max(c.now, now)
 	on = -1
 	for e := range c.engines {
 		if g := &c.engines[e]; g.channel == ch {
-			ran, on = c.now-g.began, e
-			g.busy += ran
-			c.channels[ch].used += ran
-			g.channel, g.end = -1, never
+			on = e
+			c.leave(e)
 		}
 	}
 	k := &c.channels[ch]
@@ -260,5 +260,5 @@ func (c *Card) Abort(now time.Duration, ch int) (ran time.Duration, on int) {
 	}
 	k.queue, k.dead = nil, true
 	c.dispatch()
-	return ran, on
+	return on
 }

@@ -36,7 +36,6 @@ type Rig struct {
 	// Steps of tests, before and after the scheduler decides. They return when they are due again.
 	before, after []func() (next time.Duration)
 
-	meter  Meter
 	looked time.Duration // with Late
 	charge time.Duration // when channels that run are charged next
 	onCard int
@@ -249,12 +248,8 @@ func (r *Rig) reportPaused(l *line) {
 
 // abort takes a client's channel off the card, as an aggregator does.
 func (r *Rig) abort(l *line) {
-	ran, e := r.Card.Abort(r.Now, l.card)
-	if r.Card.Interrupts {
-		r.Sched.Complete(r.Now, sched.Done{Channel: l.id, Engine: max(e, 0), Busy: r.unpaid(l)})
-	} else if e >= 0 {
-		r.Sched.Complete(r.Now, sched.Done{Channel: l.id, Engine: e, Busy: r.meter.Busy(e, r.Now-ran, r.Now)})
-	}
+	e := r.Card.Abort(r.Now, l.card)
+	r.Sched.Complete(r.Now, sched.Done{Channel: l.id, Engine: max(e, 0), Busy: r.unpaid(l)})
 	if e == Graphics {
 		r.onCard--
 	}
@@ -270,12 +265,8 @@ func (r *Rig) abort(l *line) {
 // complete reports an ended request to the scheduler, the fluid and the client.
 func (r *Rig) complete(d Completion) {
 	l := r.lines[d.Channel]
-	busy := r.meter.Busy(d.Engine, d.Came, d.Done)
-	if r.Card.Interrupts {
-		busy = r.unpaid(l)
-	}
 	r.onCard -= 1 - d.Engine
-	r.Sched.Complete(r.Now, sched.Done{Channel: l.id, Engine: d.Engine, Entries: 1, Busy: busy})
+	r.Sched.Complete(r.Now, sched.Done{Channel: l.id, Engine: d.Engine, Entries: 1, Busy: r.unpaid(l)})
 	k := l.client
 	if d.Engine == Graphics {
 		r.fluid.want(k, -1)

@@ -48,18 +48,6 @@ func (r *Rig) Efficiency() float64 {
 	return float64(r.Card.Busy(Graphics)) / float64(r.Now)
 }
 
-// Meter computes engine time from the times at which requests reach an engine and end. The
-// engine does one request at a time, so a request began when it arrived, or when the one before
-// it ended.
-type Meter struct{ ends [Engines]time.Duration }
-
-// Busy returns how long an engine worked for a request.
-func (m *Meter) Busy(engine int, came, ended time.Duration) time.Duration {
-	began := max(came, m.ends[engine])
-	m.ends[engine] = max(began, ended)
-	return max(0, ended-began)
-}
-
 // CheckLedger checks that entries of rings are neither lost nor doubled, and that each node has
 // the sum of its present and former children.
 func CheckLedger(entries []sched.Entry) error {
