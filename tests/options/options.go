@@ -36,8 +36,8 @@ func All() (list []Combination) {
 	for _, p := range shadowpt.Policies() {
 		for m := aperture.MapNone; m <= aperture.MapAll; m++ {
 			list = append(list, Combination{p, m, config.SchedulerOff})
-			for s := sched.None; s <= sched.DFQ; s++ {
-				list = append(list, Combination{p, m, s.String()})
+			for _, s := range sched.Policies() {
+				list = append(list, Combination{p, m, s})
 			}
 		}
 	}
