@@ -10,35 +10,30 @@ import "time"
 // requests that a guest with short ones so far can send before the others' turn.
 const mostAhead = 3
 
-// mayAdd reports whether an engine with Depth requests may have one more.
-func (s *Scheduler) mayAdd(e int) bool {
-	return s.Config.Ahead > 0 && s.ahead && s.busy(e) < s.maxOnEngine()
+// hasRoom reports whether an engine may have one request more, if it is short.
+func (s *core) hasRoom(e int) bool {
+	n := s.busy(e)
+	return n < s.Config.Depth || s.Config.Ahead > 0 && n < s.Config.Depth+mostAhead
 }
 
-// maxOnEngine is the largest number of requests that may be on an engine.
-func (s *Scheduler) maxOnEngine() int {
-	if s.Config.Ahead > 0 {
-		return s.Config.Depth + mostAhead
+// goesAhead reports whether a channel's next request may go to an engine. If that has Depth of
+// them, the request has to be short, those before it short and not late, and no channel on the
+// card may have an older claim: a higher priority, or one that goes before, if before is set. If only
+// time is missing, Wake is when to try again.
+func (s *core) goesAhead(c int32, e int, before func(a, b int32, e int) bool) bool {
+	if s.busy(e) < s.Config.Depth {
+		return true
 	}
-	return s.Config.Depth
-}
-
-// goesAhead reports whether a channel's next request may go to an engine that has Depth of
-// them: it is short, the requests before it are short and not late, and no channel on the
-// card has an older claim. If only time is missing, Wake is when to try again.
-func (s *Scheduler) goesAhead(c int32, e int) bool {
 	mean := s.Nodes[c].Lanes[e].Mean
 	if mean == 0 || mean > s.Config.Ahead {
 		return false
 	}
 	longest := time.Duration(0)
 	for n := range s.Nodes {
-		r := int32(n)
-		switch {
-		case !s.keepsBusy(r, e):
-		case s.claims(r, c, e):
-			return false
-		default:
+		if r := int32(n); s.keepsBusy(r, e) {
+			if s.claims(r, c, e, before) {
+				return false
+			}
 			longest = max(longest, s.length(r, e))
 		}
 	}
@@ -56,7 +51,7 @@ func (s *Scheduler) goesAhead(c int32, e int) bool {
 
 // claims reports whether channel r, all of whose requests are on the card, would have the
 // turn before c if it had more.
-func (s *Scheduler) claims(r, c int32, e int) bool {
+func (s *core) claims(r, c int32, e int, before func(a, b int32, e int) bool) bool {
 	if r == c {
 		return false
 	}
@@ -74,37 +69,5 @@ func (s *Scheduler) claims(r, c int32, e int) bool {
 	if a.Config.Priority != b.Config.Priority {
 		return a.Config.Priority > b.Config.Priority
 	}
-	return s.byTag && !s.isGroup(a.Parent) && a.Lanes[e].Tag < b.Lanes[e].Tag
-}
-
-func (s *Scheduler) depth(n int32) (d int) {
-	for ; n != root; n = s.Nodes[n].Parent {
-		d++
-	}
-	return d
-}
-
-// length is the expected length of a channel's next request. An unknown one counts as too
-// long for goesAhead, and too short for a debt.
-func (s *Scheduler) length(c int32, e int) time.Duration {
-	if mean := s.Nodes[c].Lanes[e].Mean; mean != 0 {
-		return mean
-	}
-	return min(s.Config.Ahead, s.Config.Credit.Period)
-}
-
-// estimate is the expected time of n requests of a channel. Many unknown ones count as one.
-func (s *Scheduler) estimate(c int32, e, n int) time.Duration {
-	if s.Nodes[c].Lanes[e].Mean == 0 {
-		n = 1
-	}
-	return s.length(c, e) * time.Duration(n)
-}
-
-// expect adds to the expected time of a channel's requests on the card, and charges it.
-func (s *Scheduler) expect(c int32, e int, d time.Duration) {
-	for m := c; m != none; m = s.Nodes[m].Parent {
-		s.Nodes[m].Lanes[e].Pending += d
-	}
-	s.charge(c, e, 0, d)
+	return before != nil && before(r, c, e)
 }

@@ -9,8 +9,22 @@ import "time"
 
 type band struct{ credit }
 
-func (s band) rank(n int32, e int) rank {
-	r := s.credit.rank(n, e)
+func newBand(s *core, old *Config) policy {
+	for e := range s.Engines {
+		if old.Policy != Band {
+			s.Engines[e].Keep = KeepState{}
+		}
+		for n := range s.Nodes {
+			if old.Policy != Band || old.Band.Window != s.Config.Band.Window {
+				s.Nodes[n].Lanes[e].Band = BandState{UsedIn: -1}
+			}
+		}
+	}
+	return band{credit{plain{s}}}
+}
+
+func byBand(s *core, n int32, e int) rank {
+	r := byCredit(s, n, e)
 	if r.class != inDebt && s.overShare(n, e) {
 		r.class = 1
 	}
@@ -18,84 +32,83 @@ func (s band) rank(n int32, e int) rank {
 }
 
 func (s band) yields(m, p int32, e int) bool {
-	best := s.credit.next(p, e)
+	if s.isGroup(p) {
+		return s.plain.yields(m, p, e)
+	}
+	best := s.best(p, e, byBand)
 	yields, inTurn := s.compare(best, m, e)
 	return yields && (!inTurn || s.overShare(m, e) || !s.overShare(best, e))
 }
 
-func (s band) serve(n int32, e int, busy, d time.Duration) {
-	l := &s.Nodes[n].Lanes[e]
-	if now := s.windowNow(); l.UsedIn != now {
-		l.UsedIn, l.Used = now, 0
+func (s band) Timer(e int) int32 { return s.overstays(e, s.Config.Slice, s.yields) }
+
+func (s band) Charge(c int32, e int, u Use) {
+	for n := c; n != root; n = s.Nodes[n].Parent {
+		l := &s.Nodes[n].Lanes[e].Band
+		if now := s.windowNow(); l.UsedIn != now {
+			*l = BandState{UsedIn: now}
+		}
+		l.Used += u.Busy
 	}
-	l.Used += busy
-	s.credit.serve(n, e, busy, d)
+	s.credit.Charge(c, e, u)
 }
 
 // windowNow numbers the windows in which use is measured.
-func (s band) windowNow() int64 { return int64(s.Now / s.Config.Band.Window) }
+func (s *core) windowNow() int64 { return int64(s.Now / s.Config.Band.Window) }
 
-// used is what a node used in this window; of the card, how long the window is so far.
-func (s band) used(n int32, e int) time.Duration {
+// recent is what a node used in this window; of the card, how long the window is so far.
+func (s *core) recent(n int32, e int) time.Duration {
 	if n == root {
 		return s.Now % s.Config.Band.Window
 	}
-	if l := &s.Nodes[n].Lanes[e]; l.UsedIn == s.windowNow() {
+	if l := &s.Nodes[n].Lanes[e].Band; l.UsedIn == s.windowNow() {
 		return l.Used
 	}
 	return 0
 }
 
 // overShare reports whether a node used more than its share in this window.
-func (s band) overShare(n int32, e int) bool {
+func (s *core) overShare(n int32, e int) bool {
 	p := s.Nodes[n].Parent
 	up := &s.Nodes[p].Lanes[e]
-	return float64(s.used(n, e))*float64(up.Live+up.Left) > float64(s.used(p, e))*float64(s.weight(n))
+	return float64(s.recent(n, e))*float64(up.Live+up.Left) > float64(s.recent(p, e))*float64(s.weight(n))
 }
 
 // keepPart bounds the time for which the card is kept: one part in so many.
 const keepPart = 20
 
-func (s band) next(p int32, e int) int32 {
-	c := s.credit.next(p, e)
-	if p != root { // below the card waiting is useless: other nodes can continue
-		return c
+func (s band) Next(e int) (int32, int) {
+	if !s.hasRoom(e) {
+		return none, 0
 	}
-	k := &s.Nodes[p].Lanes[e].Keep
-	if c == none || !s.worthKeeping(c, e) {
-		s.endKeeping(k)
-		k.Done = k.Done && c == none
-		return c
+	g, k := s.best(root, e, byBand), &s.Engines[e].Keep
+	if g != none && s.worthKeeping(g, e) {
+		if k.Until == 0 && !k.Done && s.mayKeep(k) {
+			k.Until, k.From, k.Done = s.Now+s.Config.Band.Grace, s.Now, true
+		}
+		if s.Now < k.Until {
+			s.Engines[e].Wake = k.Until
+			return none, 0
+		}
 	}
-	if k.Until == 0 && !k.Done && s.mayKeep(k) {
-		k.Until, k.From, k.Done = s.Now+s.Config.Band.Grace, s.Now, true
+	if k.Until != 0 {
+		k.Budget -= s.Now - k.From
+		k.Until = 0
 	}
-	if s.Now < k.Until {
-		s.Engines[e].Wake = k.Until
-		return none
-	}
-	s.endKeeping(k)
-	k.Done = false
-	return c
+	k.Done = k.Done && g == none
+	return s.below(g, e, byBand)
 }
 
-// worthKeeping reports whether a node had the last turn and used less than c, which is over
+// worthKeeping reports whether a guest had the last turn and used less than g, which is over
 // its share and has a request that is longer than the wait.
-func (s band) worthKeeping(c int32, e int) bool {
-	last := s.Nodes[root].Lanes[e].Last
-	if last == none || last == c || s.busy(e) > 0 || !s.overShare(c, e) || s.overShare(last, e) || s.used(c, e) <= s.used(last, e) {
+func (s band) worthKeeping(g int32, e int) bool {
+	last := s.find(s.Engines[e].Last)
+	if last == none || last == g || s.busy(e) > 0 || !s.overShare(g, e) || s.overShare(last, e) || s.recent(g, e) <= s.recent(last, e) {
 		return false
 	}
 	l := &s.Nodes[last].Lanes[e]
-	return s.Nodes[last].Block == 0 && l.Waiting == 0 && l.Able == 0 && !s.rests(last, e) && s.nextMean(c, e) > s.Config.Band.Grace
-}
-
-// nextMean is how long requests are of the channel that is next at or below a ready node.
-func (s band) nextMean(n int32, e int) time.Duration {
-	for s.Nodes[n].Kind != Channel {
-		n = s.first(n, e)
-	}
-	return s.Nodes[n].Lanes[e].Mean
+	return s.Nodes[last].Block == 0 && l.Waiting == 0 && l.Able == 0 && !s.rests(last, e) &&
+		s.Nodes[s.descend(g, e, byBand)].Lanes[e].Mean > s.Config.Band.Grace
 }
 
 // mayKeep reports whether the card may be kept once more.
@@ -104,12 +117,4 @@ func (s band) mayKeep(k *KeepState) bool {
 	k.Budget = min(k.Budget+(s.Now-k.At)/keepPart, 4*grace)
 	k.At = s.Now
 	return k.Budget >= grace
-}
-
-// endKeeping takes a wait off the budget.
-func (s band) endKeeping(k *KeepState) {
-	if k.Until != 0 {
-		k.Budget -= s.Now - k.From
-		k.Until = 0
-	}
 }

@@ -5,12 +5,12 @@ import "time"
 // capPeriods is how many credit periods' worth of its cap a node may save.
 const capPeriods = 2
 
-func (s *Scheduler) fullCap(n int32) time.Duration {
+func (s *State) fullCap(n int32) time.Duration {
 	return capPeriods * s.Config.Credit.Period * time.Duration(s.Nodes[n].Config.Cap) / FullCap
 }
 
 // spend takes time from a node's cap, and lets it rest when nothing is left.
-func (s *Scheduler) spend(n int32, e int, busy time.Duration) {
+func (s *State) spend(n int32, e int, busy time.Duration) {
 	limit := time.Duration(s.Nodes[n].Config.Cap)
 	if limit == 0 {
 		return
@@ -27,10 +27,10 @@ func (s *Scheduler) spend(n int32, e int, busy time.Duration) {
 }
 
 // rests reports whether a node has used up its cap.
-func (s *Scheduler) rests(n int32, e int) bool { return s.Nodes[n].Lanes[e].RestEnd > s.Now }
+func (s *State) rests(n int32, e int) bool { return s.Nodes[n].Lanes[e].RestEnd > s.Now }
 
 // restEnd is when the next node may have turns again that has used up its cap, never if none has.
-func (s *Scheduler) restEnd() time.Duration {
+func (s *State) restEnd() time.Duration {
 	end := never
 	if s.LastRest <= s.Now {
 		return end
@@ -43,4 +43,14 @@ func (s *Scheduler) restEnd() time.Duration {
 		}
 	}
 	return end
+}
+
+// barred reports whether a node or one above it gets no turns.
+func (s *State) barred(n int32, e int) bool {
+	for ; n != root; n = s.Nodes[n].Parent {
+		if s.Nodes[n].Block != 0 || s.rests(n, e) {
+			return true
+		}
+	}
+	return false
 }

@@ -139,7 +139,7 @@ func First(errs ...error) error {
 // Check returns the first [Error] of the configuration.
 func (c *Config) Check() error {
 	const us, ms, s = time.Microsecond, time.Millisecond, time.Second
-	if int(c.Policy) >= len(policies) {
+	if !c.Policy.known() {
 		return unknownPolicy(c.Policy.String())
 	}
 	return First(

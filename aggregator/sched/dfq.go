@@ -1,9 +1,6 @@
 package sched
 
-import (
-	"slices"
-	"time"
-)
+import "time"
 
 // Disengaged fair queueing, for each engine separately. Most of the time, in the free run, all
 // requests go to the card, which takes them in turn, except those of groups that are too far
@@ -22,123 +19,115 @@ const (
 	dfqGrace    = 500 * time.Microsecond // after which a group that submits nothing is idle
 )
 
-// Phase of an engine.
-type Phase uint8
-
-// The phases.
+// The phases of an engine.
 const (
-	FreeRun Phase = iota
-	Drain         // before the first sample
-	Sample
-	Settle // a slice is over, its requests have not ended
-	phases
+	freeRun uint8 = iota
+	drain         // before the first sample
+	sample
+	settle // a slice is over, its requests have not ended
 )
 
-// DFQState is where an engine is.
-type DFQState struct {
-	Phase  Phase
-	Since  time.Duration // of the phase
-	End    time.Duration // of the free run
-	From   time.Duration // when the slice under way began
-	Order  []int32       // groups that are sampled, the one under way at At
-	At     int
-	Group  int32 // the one under way
-	Wide   bool  // its whole guest may continue, because it waits for a semaphore
-	Done   int   // its requests in this slice
-	Busy   time.Duration
-	IdleAt time.Duration // since when it has nothing, or the card in the free run
-	Season time.Duration // all slices so far
-	Spent  [phases]time.Duration
+type dfq struct{ open }
+
+func newDFQ(s *core, old *Config) policy {
+	p := dfq{open{plain{s}}}
+	s.window = dfqWindow
+	if old.Policy != DFQ {
+		p.start()
+	}
+	return p
 }
 
-// forget removes a freed node from the plan.
-func (d *DFQState) forget(n int32) {
-	if d.Group == n {
-		d.Group = none
-	}
-	if i := slices.Index(d.Order, n); i >= 0 {
-		d.Order[i] = none
-	}
-}
-
-type dfq struct{ plain }
-
+// start puts each level to the least tag, since no tag is below it from now on. What was received does
+// not raise the levels.
 func (s dfq) start() {
 	for e := range s.Engines {
 		d := &s.Engines[e].DFQ
-		*d = DFQState{Group: none, Since: s.Now, IdleAt: never, Order: d.Order[:0], Spent: d.Spent}
-	}
-	s.lower()
-}
-
-// lower puts each level to the least tag: under dfq no tag is below it.
-func (s dfq) lower() {
-	for n := range s.Nodes {
-		if s.Nodes[n].Kind != Inner || int32(n) == root {
-			continue
-		}
-		for e := range s.Engines {
-			if up := &s.Nodes[s.Nodes[n].Parent].Lanes[e]; s.Nodes[n].Lanes[e].Able > 0 {
-				up.Level = min(up.Level, s.Nodes[n].Lanes[e].Tag)
+		*d = DFQState{Since: s.Now, IdleAt: never, Order: d.Order[:0]}
+		for n := range s.Nodes {
+			l := &s.Nodes[n].Lanes[e]
+			l.Received = 0
+			if s.Nodes[n].Kind == Inner && int32(n) != root && l.Able > 0 {
+				up := &s.Nodes[s.Nodes[n].Parent].Lanes[e]
+				up.Level = min(up.Level, l.Tag)
 			}
 		}
 	}
 }
 
-// slice lets all have a turn in the free run.
-func (s dfq) slice(e int) time.Duration {
-	if p := s.Engines[e].DFQ.Phase; (p == FreeRun || p == Sample) && s.restEnd() == never {
-		return 0
+// Timer lets all have a turn in the free run.
+func (s dfq) Timer(e int) int32 {
+	over := true
+	if p := s.Engines[e].DFQ.Phase; p == freeRun || p == sample {
+		if over = false; s.restEnd() == never {
+			return none
+		}
 	}
-	return s.Config.DFQ.Slice
+	return s.overstays(e, s.Config.DFQ.Slice, func(_, _ int32, _ int) bool { return over })
 }
 
-func (s dfq) yields(_, _ int32, e int) bool {
-	p := s.Engines[e].DFQ.Phase
-	return p == Drain || p == Settle
-}
-
-func (s dfq) arrive(n int32, e int) {
-	l := &s.Nodes[n].Lanes[e]
+// Arrive decides also, for a node that gets work in the middle of a free run, whether to hold it back.
+func (s dfq) Arrive(n int32, e int) {
+	l, d := &s.Nodes[n].Lanes[e], &s.Engines[e].DFQ
 	l.Tag = max(l.Tag, s.Nodes[s.Nodes[n].Parent].Lanes[e].Level)
-	s.holdBack(n, e)
-}
-
-func (s dfq) serve(n int32, e int, _, d time.Duration) {
-	if !s.Config.DFQ.Model {
-		s.addTag(n, e, d)
+	if d.Phase == freeRun && s.Nodes[n].Kind == Inner {
+		l.Held = s.tooFar(n, e, max(d.End-d.Since, s.freeRun(s.Config.DFQ.Slice)))
 	}
 }
 
-func (s dfq) addTag(n int32, e int, d time.Duration) {
-	s.Nodes[n].Lanes[e].Tag += over(d, s.weight(n))
-}
-
-func (s dfq) enterPhase(e int, p Phase) {
+// Charge also counts the requests of a sample.
+func (s dfq) Charge(c int32, e int, u Use) {
+	if !s.Config.DFQ.Model {
+		s.addTag(c, e, u.Busy+u.Expected)
+	}
 	d := &s.Engines[e].DFQ
-	d.Spent[d.Phase] += s.Now - d.Since
-	d.Phase, d.Since, d.IdleAt = p, s.Now, never
+	if u.Entries > 0 && (d.Phase == sample || d.Phase == settle) && s.Nodes[c].Parent == s.group(e) {
+		d.Done += u.Entries
+		d.Busy += u.Run
+		d.IdleAt = never
+	}
 }
 
-// scope is the node below which a turn may be given now, or none. If open, Depth is no
-// limit.
-func (s dfq) scope(e int) (from int32, open bool) {
+// addTag adds to the tags of a node and of all above it.
+func (s dfq) addTag(n int32, e int, d time.Duration) {
+	for ; n != root; n = s.Nodes[n].Parent {
+		s.Nodes[n].Lanes[e].Tag += over(d, s.weight(n))
+	}
+}
+
+// group is the one that is sampled, none if it is gone.
+func (s dfq) group(e int) int32 {
+	d := &s.Engines[e].DFQ
+	return s.find(d.Order[d.At])
+}
+
+func (s dfq) enterPhase(e int, p uint8) {
+	eng := &s.Engines[e]
+	d := &eng.DFQ
+	d.Phase, d.Since, d.IdleAt, eng.Alone = p, s.Now, never, 0
+}
+
+// Next goes through the phases. In the free run, Depth is no limit.
+func (s dfq) Next(e int) (int32, int) {
 	eng := &s.Engines[e]
 	d := &eng.DFQ
 	for {
 		switch d.Phase {
-		case FreeRun:
+		case freeRun:
 			if s.Now < d.End {
 				if eng.Groups > 1 {
 					eng.Wake = d.End
 				}
-				s.unstarve(e)
-				return root, true
+				if s.idle(e, s.busy(e) > 0 || s.readyBelow(root, e) || s.Nodes[root].Lanes[e].Able == 0) {
+					d.IdleAt = never // all nodes with work are held back
+					s.hold(e, 0, true)
+				}
+				return s.open.Next(e)
 			}
-			s.enterPhase(e, Drain)
-		case Drain:
+			s.enterPhase(e, drain)
+		case drain:
 			if s.busy(e) > 0 && eng.Groups > 1 {
-				return none, false
+				return none, 0
 			}
 			s.plan(e)
 			if len(d.Order) > 0 {
@@ -152,19 +141,22 @@ func (s dfq) scope(e int) (from int32, open bool) {
 			for n := range s.Nodes {
 				s.Nodes[n].Lanes[e].Held = false
 			}
-			s.enterPhase(e, FreeRun)
+			s.enterPhase(e, freeRun)
 			d.End = s.Now + f
-		case Sample:
-			if d.Group != none && !s.sliceOver(e) {
+		case sample:
+			if g := s.group(e); g != none && !s.sliceOver(g, e) {
 				if d.Wide {
-					return s.firstReady(s.guestOf(d.Group), e), false
+					g = s.firstReady(s.guestOf(g), e)
 				}
-				return d.Group, false
+				if g == none || s.busy(e) >= s.Config.Depth {
+					return none, 0
+				}
+				return s.give(s.first(g, e, byTurn), g, e, 1)
 			}
-			s.enterPhase(e, Settle)
-		case Settle:
+			s.enterPhase(e, settle)
+		case settle:
 			if s.busy(e) > 0 {
-				return none, false
+				return none, 0
 			}
 			s.endSlice(e)
 		}
@@ -178,35 +170,26 @@ func (s dfq) freeRun(season time.Duration) time.Duration {
 	return time.Duration(s.Config.DFQ.Factor) * season
 }
 
-// active reports whether a node is a group with work.
-func (s dfq) active(n int32, e int) bool {
-	return s.Nodes[n].Kind == Inner && n != root && s.isGroup(n) && !s.barred(n, e) && s.Nodes[n].Lanes[e].Able > 0
-}
-
-// heldAbove reports whether a node or one above it is held back.
-func (s dfq) heldAbove(n int32, e int) bool {
-	for ; n != root; n = s.Nodes[n].Parent {
-		if s.Nodes[n].Lanes[e].Held {
-			return true
-		}
-	}
-	return false
-}
-
 // plan lists the groups to sample: those with work that are not held back, if there are two
 // with work. A held one counts as if it had had its slice.
 func (s dfq) plan(e int) {
 	d := &s.Engines[e].DFQ
 	d.Order, d.At, d.Season = d.Order[:0], 0, 0
 	some := 0
-	for n := range s.Nodes {
-		if !s.active(int32(n), e) {
+	for i := range s.Nodes {
+		n := int32(i)
+		if !s.isGroup(n) || !s.able(n, e) {
 			continue
 		}
-		if some++; s.heldAbove(int32(n), e) {
+		some++
+		held := false
+		for m := n; m != root; m = s.Nodes[m].Parent {
+			held = held || s.Nodes[m].Lanes[e].Held
+		}
+		if held {
 			d.Season += s.Config.DFQ.Slice
 		} else {
-			d.Order = append(d.Order, int32(n))
+			d.Order = append(d.Order, s.id(n))
 		}
 	}
 	if some < 2 {
@@ -216,39 +199,50 @@ func (s dfq) plan(e int) {
 
 func (s dfq) begin(e int) {
 	d := &s.Engines[e].DFQ
-	s.enterPhase(e, Sample)
-	d.Group, d.Wide, d.Done, d.Busy, d.From = d.Order[d.At], false, 0, 0, s.Now
+	s.enterPhase(e, sample)
+	d.Wide, d.Done, d.Busy, d.From = false, 0, 0, s.Now
+	s.Engines[e].Alone = d.Order[d.At]
 }
 
 // sliceOver reports whether the group under way has had its slice.
-func (s dfq) sliceOver(e int) bool {
+func (s dfq) sliceOver(g int32, e int) bool {
 	eng, slice := &s.Engines[e], s.Config.DFQ.Slice
 	d := &eng.DFQ
 	took := s.Now - d.Since
 	enough := d.Done >= dfqLeast || took >= 4*slice
-	if s.barred(d.Group, e) || enough && (took >= slice || d.Done >= dfqRequests) {
+	if s.barred(g, e) || enough && (took >= slice || d.Done >= dfqRequests) {
 		return true
 	}
 	eng.Wake = d.Since + slice
 	if took >= slice {
 		eng.Wake = d.Since + 4*slice
 	}
-	if s.busy(e) > 0 || s.first(d.Group, e) != none {
-		d.IdleAt = never
+	if !s.idle(e, s.busy(e) > 0 || s.readyBelow(g, e)) {
 		return false
 	}
 	// It has nothing to run now. It may be idle, or wait for another group of its guest.
-	if d.IdleAt == never {
+	if l := &s.Nodes[g].Lanes[e]; l.Waiting+l.Inflight > 0 && !d.Wide {
+		d.Wide, d.IdleAt = true, never
+		s.Counts.Spoilt++
+		return s.firstReady(s.guestOf(g), e) == none
+	}
+	return true
+}
+
+// idle reports whether an engine has had nothing to run for dfqGrace.
+func (s dfq) idle(e int, runs bool) bool {
+	eng := &s.Engines[e]
+	d := &eng.DFQ
+	switch {
+	case runs:
+		d.IdleAt = never
+		return false
+	case d.IdleAt == never:
 		d.IdleAt = s.Now
 	}
 	if end := d.IdleAt + dfqGrace; s.Now < end {
 		eng.Wake = min(eng.Wake, end)
 		return false
-	}
-	if l := &s.Nodes[d.Group].Lanes[e]; l.Waiting+l.Inflight > 0 && !d.Wide {
-		d.Wide, d.IdleAt = true, never
-		s.Counts.Spoilt++
-		return s.firstReady(s.guestOf(d.Group), e) == none
 	}
 	return true
 }
@@ -257,28 +251,18 @@ func (s dfq) sliceOver(e int) bool {
 func (s dfq) firstReady(n int32, e int) int32 {
 	found := none
 	s.walk(n, 0, func(m int32, _ int) {
-		if found == none && s.isGroup(m) && !s.barred(m, e) && s.first(m, e) != none {
+		if found == none && s.isGroup(m) && !s.barred(m, e) && s.readyBelow(m, e) {
 			found = m
 		}
 	})
 	return found
 }
 
-// done counts the requests of a sample.
-func (s dfq) done(c int32, e, entries int, _, run time.Duration) {
-	d := &s.Engines[e].DFQ
-	if entries > 0 && (d.Phase == Sample || d.Phase == Settle) && s.Nodes[c].Parent == d.Group {
-		d.Done += entries
-		d.Busy += run
-		d.IdleAt = never
-	}
-}
-
 // endSlice closes the slice under way, and the season after the last.
 func (s dfq) endSlice(e int) {
 	c, d := &s.Config.DFQ, &s.Engines[e].DFQ
 	d.Season += s.Now - d.From
-	if g := d.Group; g != none {
+	if g := s.group(e); g != none {
 		l := &s.Nodes[g].Lanes[e]
 		l.Mean = 0
 		if d.Done > 0 && !d.Wide {
@@ -289,13 +273,12 @@ func (s dfq) endSlice(e int) {
 		s.begin(e)
 		return
 	}
-	d.Group = none
 	f := s.freeRun(max(d.Season, c.Slice))
 	if c.Model {
 		s.chargeEstimates(e, f)
 	}
 	s.hold(e, f, false)
-	s.enterPhase(e, FreeRun)
+	s.enterPhase(e, freeRun)
 	d.End = s.Now + f
 }
 
@@ -304,18 +287,14 @@ func (s dfq) endSlice(e int) {
 // as well it would cancel.
 func (s dfq) chargeEstimates(e int, f time.Duration) {
 	sum := time.Duration(0)
-	for _, g := range s.Engines[e].DFQ.Order {
-		if g != none {
+	for _, id := range s.Engines[e].DFQ.Order {
+		if g := s.find(id); g != none {
 			sum += s.Nodes[g].Lanes[e].Mean
 		}
 	}
-	for _, g := range s.Engines[e].DFQ.Order {
-		if g == none || sum == 0 {
-			continue
-		}
-		use := time.Duration(float64(f) * float64(s.Nodes[g].Lanes[e].Mean) / float64(sum))
-		for m := g; m != root; m = s.Nodes[m].Parent {
-			s.addTag(m, e, use)
+	for _, id := range s.Engines[e].DFQ.Order {
+		if g := s.find(id); g != none && sum > 0 {
+			s.addTag(g, e, time.Duration(float64(f)*float64(s.Nodes[g].Lanes[e].Mean)/float64(sum)))
 		}
 	}
 }
@@ -324,17 +303,10 @@ func (s dfq) chargeEstimates(e int, f time.Duration) {
 // the least served sibling by more than their share of f. The least served is never held. If
 // urgent, only nodes that can run now count.
 func (s dfq) hold(e int, f time.Duration, urgent bool) {
-	counts := func(n int32) bool {
-		l := &s.Nodes[n].Lanes[e]
-		return s.Nodes[n].Kind == Inner && !s.barred(n, e) && l.Able > 0
-	}
 	for n := range s.Nodes {
-		if s.Nodes[n].Kind != Inner {
-			continue
-		}
 		least, some := int64(0), false
-		for c := s.Nodes[n].First; c != none; c = s.Nodes[c].Next {
-			if tag := s.Nodes[c].Lanes[e].Tag; counts(c) && (!some || tag < least) {
+		for c := s.Nodes[n].First; c != none && s.Nodes[c].Kind == Inner; c = s.Nodes[c].Next {
+			if tag := s.Nodes[c].Lanes[e].Tag; (!some || tag < least) && s.able(c, e) {
 				least, some = tag, true
 			}
 		}
@@ -347,7 +319,7 @@ func (s dfq) hold(e int, f time.Duration, urgent bool) {
 			continue
 		}
 		l := &s.Nodes[n].Lanes[e]
-		can := counts(int32(n))
+		can := s.able(int32(n), e)
 		if !urgent && !can { // nodes that cannot run save nothing
 			l.Tag = max(l.Tag, s.Nodes[s.Nodes[n].Parent].Lanes[e].Level)
 		}
@@ -355,42 +327,11 @@ func (s dfq) hold(e int, f time.Duration, urgent bool) {
 	}
 }
 
+// able reports whether a node has work and no bar.
+func (s dfq) able(n int32, e int) bool { return s.Nodes[n].Lanes[e].Able > 0 && !s.barred(n, e) }
+
 // tooFar reports whether a node is to be held back in a free run of length f.
 func (s dfq) tooFar(n int32, e int, f time.Duration) bool {
 	up := &s.Nodes[s.Nodes[n].Parent].Lanes[e]
 	return s.Nodes[n].Lanes[e].Tag > up.Level+over(f, max(up.Live+up.Left, 1))
-}
-
-// holdBack decides for a node that gets work in the middle of a free run.
-func (s dfq) holdBack(n int32, e int) {
-	if d := &s.Engines[e].DFQ; d.Phase == FreeRun && s.Nodes[n].Kind == Inner {
-		s.Nodes[n].Lanes[e].Held = s.tooFar(n, e, max(d.End-d.Since, s.freeRun(s.Config.DFQ.Slice)))
-	}
-}
-
-// unstarve releases the least served node after a moment in which all nodes with work are
-// held back.
-func (s dfq) unstarve(e int) {
-	d := &s.Engines[e].DFQ
-	if s.busy(e) > 0 || s.first(root, e) != none || s.Nodes[root].Lanes[e].Able == 0 {
-		d.IdleAt = never
-		return
-	}
-	if d.IdleAt == never {
-		d.IdleAt = s.Now
-	}
-	if end := d.IdleAt + dfqGrace; s.Now < end {
-		s.Engines[e].Wake = min(s.Engines[e].Wake, end)
-		return
-	}
-	d.IdleAt = never
-	s.hold(e, 0, true)
-}
-
-// Sampling returns the group that has an engine for itself, zero if none has.
-func (s *Scheduler) Sampling(engine int) ID {
-	if d := &s.Engines[engine].DFQ; s.Config.Policy == DFQ && d.Phase == Sample && d.Group != none {
-		return s.id(d.Group)
-	}
-	return 0
 }

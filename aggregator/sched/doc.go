@@ -9,20 +9,20 @@
 // lock around every call. No call waits or allocates in its steady state. A decision looks
 // at all nodes, at some once for each level: the gate has at most 128 channels.
 //
-// # The tree
+// # Who owns what
 //
 // Below the card are guests, below them groups (guest processes), to any depth, and at
-// the end channels. Every node has a weight, a priority and a cap among its siblings.
-// The card's policy decides how siblings take turns; the channels of one group take turns
-// of one request. Time that a channel used is charged to all nodes above it, for each
-// engine separately.
+// the end channels: the [Tree]. Every node has a weight, a priority and a cap among its siblings.
+// [State] has what each node used and what it may use: accounts, tags, caps. The core adds where each
+// request is, and asks the policy. A policy is one file with four methods: Arrive, Next, Charge, Timer.
+// The watchdog ends requests that do not end. [Scheduler] is what the caller calls.
 //
 // # Time served
 //
 // Each node has a tag for each engine: the time that it was served, divided by its
-// weight. Requests on the card are in the tag with the channel's mean length until they
-// end, and with the measured time from then on. All policies keep the tags, so a change of
-// policy forgets no debt.
+// weight. Time that a channel used is charged to all nodes above it. Requests on the card are in the
+// tag with the channel's mean length until they end, and with the measured time from then on. All
+// policies keep the tags, so a change of policy forgets no debt.
 //
 // # Calls
 //
@@ -32,8 +32,6 @@
 // returns when to call Next without an event. [Scheduler.Stall] reports that a channel
 // waits for a semaphore, [Scheduler.Paused] that one has left its engine as Next demanded.
 // [Scheduler.Alert] returns the action against a request that does not end.
-//
-// # State
 //
 // The whole state of the scheduler is in [State], plain data; nothing is kept beside it.
 package sched

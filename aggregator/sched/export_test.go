@@ -7,6 +7,16 @@ func (s *Scheduler) Level(engine int) int64 { return s.Nodes[root].Lanes[engine]
 
 // Twin compares sums that are kept with a full computation.
 func (s *Scheduler) Twin() error {
+	for n := range s.Nodes[:min(int(s.Released), len(s.Nodes))] {
+		if ch := &s.Nodes[n].Chan; s.Nodes[n].Kind == Channel && ch.Hold == Released && !ch.Stalled {
+			return fmt.Errorf("node %d was released, and %d is said to be the first", n, s.Released)
+		}
+	}
+	for n := range s.Nodes {
+		if node := &s.Nodes[n]; node.Kind != Free && node.Block&Dying != 0 && !s.onCard(int32(n)) {
+			return fmt.Errorf("node %d is removed and has nothing on the card, and is not freed", n)
+		}
+	}
 	for e := range s.Engines {
 		groups, off := 0, 0
 		for i := range s.Nodes {
@@ -21,14 +31,18 @@ func (s *Scheduler) Twin() error {
 					groups++
 				}
 			case Channel:
-				if s.counts(n) {
+				if !s.counts(n) {
+					off += l.Inflight
+				} else if l.Inflight > 0 {
 					continue
 				}
-				off += l.Inflight
 				if l.Pending != 0 {
 					return fmt.Errorf("node %d, engine %d: %v are expected of requests without a turn", i, e, l.Pending)
 				}
 			}
+		}
+		if w := &s.Engines[e].Watch; w.State != Quiet && s.find(w.Channel) == none {
+			return fmt.Errorf("engine %d: the watchdog waits for a channel that is gone", e)
 		}
 		if kept := &s.Engines[e]; groups != kept.Groups || off != kept.Off {
 			return fmt.Errorf("engine %d: %d groups have work, kept %d; %d entries have no turn, kept %d", e, groups, kept.Groups, off, kept.Off)

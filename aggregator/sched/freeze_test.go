@@ -20,7 +20,7 @@ func (s *Scheduler) Freeze() *State {
 
 // Restore makes a scheduler that continues from a frozen state. It takes over the state.
 func Restore(st *State) *Scheduler {
-	s := &Scheduler{State: *st}
-	s.usePolicy()
+	s := &Scheduler{core{State: *st}}
+	s.usePolicy(&s.Config)
 	return s
 }

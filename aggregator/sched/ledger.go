@@ -30,7 +30,7 @@ func (a *Account) Add(b *Account) {
 }
 
 // book adds to the accounts of a channel and of all above it.
-func (s *Scheduler) book(c int32, e int, a Account) {
+func (s *State) book(c int32, e int, a Account) {
 	for m := c; m != none; m = s.Nodes[m].Parent {
 		s.Nodes[m].Lanes[e].Account.Add(&a)
 	}
@@ -45,7 +45,7 @@ func (l *Lane) account(now time.Duration) *Account {
 }
 
 // Account returns a node's use of an engine until now.
-func (s *Scheduler) Account(now time.Duration, id ID, engine int) (Account, bool) {
+func (s *State) Account(now time.Duration, id ID, engine int) (Account, bool) {
 	n := s.find(id)
 	if n == none || engine < 0 || engine >= len(s.Engines) {
 		return Account{}, false
@@ -71,7 +71,7 @@ type Entry struct {
 
 // Ledger returns every node, parents before their children, siblings in the order in which
 // they were made.
-func (s *Scheduler) Ledger(now time.Duration) []Entry {
+func (s *State) Ledger(now time.Duration) []Entry {
 	s.advance(now)
 	var out []Entry
 	s.walk(root, 0, func(n int32, depth int) {

@@ -30,10 +30,11 @@ func drawConfig(t *rapid.T) sched.Config {
 func script(t *rapid.T, b *fixture, each func()) {
 	var inner []sched.ID
 	groups := map[sched.ID]bool{}
-	removed := map[sched.ID]bool{}
+	removed, parent := map[sched.ID]bool{}, map[sched.ID]sched.ID{}
+	gone := func(id sched.ID) bool { return removed[id] || removed[parent[id]] || removed[parent[parent[id]]] }
 	alive := func(list []sched.ID) (out []sched.ID) {
 		for _, id := range list {
-			if _, ok := b.s.Account(b.now, id, 0); ok && !removed[id] {
+			if _, ok := b.s.Account(b.now, id, 0); ok && !gone(id) {
 				out = append(out, id)
 			}
 		}
@@ -42,8 +43,8 @@ func script(t *rapid.T, b *fixture, each func()) {
 	for range rapid.IntRange(1, 3).Draw(t, "guests") {
 		g := b.node(t, sched.Card, sched.NodeConfig{Weight: rapid.IntRange(1, 300).Draw(t, "weight")})
 		p := b.node(t, g, sched.NodeConfig{})
-		inner, groups[p] = append(inner, g, p), true
-		b.channel(t, p, rapid.IntRange(0, 1).Draw(t, "engine"))
+		inner, groups[p], parent[p] = append(inner, g, p), true, g
+		parent[b.channel(t, p, rapid.IntRange(0, 1).Draw(t, "engine"))] = p
 	}
 	for range rapid.IntRange(5, 60).Draw(t, "steps") {
 		channels := alive(b.channels)
@@ -72,14 +73,19 @@ func script(t *rapid.T, b *fixture, each func()) {
 				}
 			}
 			if len(open) > 0 {
-				b.channel(t, rapid.SampledFrom(open).Draw(t, "group"), rapid.IntRange(0, 1).Draw(t, "engine"))
+				p := rapid.SampledFrom(open).Draw(t, "group")
+				parent[b.channel(t, p, rapid.IntRange(0, 1).Draw(t, "engine"))] = p
 			}
 		case 9:
-			if len(channels) > 1 {
-				id := rapid.SampledFrom(channels).Draw(t, "removed")
+			if nodes := alive(inner); len(nodes) > 2 && len(channels) > 1 {
+				id := rapid.SampledFrom(append(nodes, channels...)).Draw(t, "removed")
 				removed[id] = true
 				require.True(t, b.s.Remove(b.now, id))
-				b.resume(id)
+			}
+			for _, ch := range b.channels {
+				if gone(ch) {
+					b.resume(ch)
+				}
 			}
 		case 10:
 			if len(channels) > 0 {

@@ -31,6 +31,9 @@ func twoGroups(t *testing.T, c sched.Config, a, b time.Duration) (k *fixture, gr
 	}
 }
 
+// settle is DFQState.Phase when a slice is over and its requests have not ended.
+const settle = 3
+
 // sample runs until the group has been sampled once, and returns how many of its requests
 // the sample saw, how long it was, and its mean length.
 func sample(t *testing.T, b *fixture, group sched.ID, during func()) (saw int, took, each time.Duration) {
@@ -41,12 +44,12 @@ func sample(t *testing.T, b *fixture, group sched.ID, during func()) (saw int, t
 		b.drain()
 		st := b.s.Freeze()
 		d := &st.Engines[0].DFQ
-		here := b.s.Sampling(0) == group
+		here := st.Engines[0].Alone == group
 		switch {
 		case here && began == 0:
 			began = d.From
 		case here || began == 0:
-		case d.Phase == sched.Settle && d.From == began:
+		case d.Phase == settle && d.From == began:
 			saw, took = d.Done, b.now-began
 		default: // it is over
 			return saw, took, st.Nodes[uint32(group)].Lanes[0].Mean

@@ -1,16 +1,14 @@
 package sched
 
 import (
+	"errors"
 	"fmt"
+	"math"
 	"time"
 )
 
 // Scheduler shares a card.
-type Scheduler struct {
-	State
-	traits
-	policy policy
-}
+type Scheduler struct{ core }
 
 // New makes a scheduler for a card with some engines, at the time now.
 func New(c Config, engines int, now time.Duration) (*Scheduler, error) {
@@ -20,249 +18,20 @@ func New(c Config, engines int, now time.Duration) (*Scheduler, error) {
 	if err := Within("engines", engines, 1, MaxEngines); err != nil {
 		return nil, err
 	}
-	s := &Scheduler{State: State{Config: c, Now: now, Engines: make([]Engine, engines)}}
+	s := &Scheduler{core{State: State{Config: c, Engines: make([]Engine, engines)}}}
 	for e := range s.Engines {
 		s.Engines[e] = Engine{Progress: now, Wake: never}
 	}
+	s.advance(now)
 	s.newNode(none, Inner, NodeConfig{Weight: BaseWeight})
-	s.usePolicy()
-	s.policy.start()
+	s.usePolicy(&Config{})
 	return s, nil
 }
 
-// advance takes note of the time, which does not go back.
-func (s *Scheduler) advance(now time.Duration) {
-	if now < s.Now {
-		s.Counts.BadTimes++
-		return
-	}
-	s.Now = now
-}
-
-// Added returns how many entries a doorbell added to a ring of a power of two. It is false
-// if an index is not in the ring, or if the ring has no room for so many besides those that
-// wait: one entry stays free, or a full ring would look empty.
-func Added(old, put, size uint32, waiting int) (n int, ok bool) {
-	if size == 0 || size&(size-1) != 0 || old >= size || put >= size {
-		return 0, false
-	}
-	n = int((put - old) & (size - 1))
-	return n, waiting >= 0 && n+waiting < int(size)
-}
-
-// Submit adds n ready entries to a channel. It returns how many were accepted. The others
-// are over the guest's limit; submit them again when some are done.
-func (s *Scheduler) Submit(now time.Duration, ch ID, n int) (accepted int) {
-	s.advance(now)
-	c := s.channel(ch)
-	if c == none || s.Nodes[c].Block&Dying != 0 {
-		return 0
-	}
-	guest := &s.Nodes[s.guestOf(c)]
-	limit := guest.Config.Queued
-	if limit == 0 {
-		limit = s.Config.Limits.Queued
-	}
-	accepted = max(0, min(n, limit-guest.Guest.Queued))
-	s.Counts.Refused += uint64(max(0, n-accepted))
-	if accepted == 0 {
-		return 0
-	}
-	guest.Guest.Queued += accepted
-	node := &s.Nodes[c]
-	e := int(node.Chan.Engine)
-	s.addWaiting(c, e, accepted)
-	s.book(c, e, Account{Requests: 1, Entries: int64(accepted)})
-	s.Turn++
-	if b := node.Chan.Batches; len(b) == maxBatches {
-		b[maxBatches-1].N += accepted
-	} else {
-		node.Chan.Batches = append(b, Batch{s.Turn, s.Passes, accepted})
-	}
-	return accepted
-}
-
-// addWaiting changes how many entries wait, for a channel and all above it.
-func (s *Scheduler) addWaiting(c int32, e, n int) {
-	for m := c; m != none; m = s.Nodes[m].Parent {
-		l := &s.Nodes[m].Lanes[e]
-		l.account(s.Now)
-		l.Waiting += n
-	}
-	s.noteAble(c, e)
-}
-
-// addInflight changes how many entries are on the card.
-func (s *Scheduler) addInflight(c int32, e, n int) {
-	node := &s.Nodes[c]
-	if node.Chan.OnCard == 0 && n > 0 {
-		node.Chan.Issued, node.Chan.HeadFrom, node.Chan.Run = s.Now, s.Now, 0
-	}
-	node.Chan.OnCard += n
-	if !s.counts(c) {
-		s.Engines[e].Off += n
-	} else if s.busy(e) == 0 && n > 0 {
-		s.Engines[e].Progress = s.Now
-	}
-	for m := c; m != none; m = s.Nodes[m].Parent {
-		s.Nodes[m].Lanes[e].Inflight += n
-	}
-	if node.Chan.OnCard == 0 {
-		node.Chan.Hold = Granted
-	}
-	s.noteAble(c, e)
-}
-
-// busy is how many entries on the card keep an engine busy.
-func (s *Scheduler) busy(e int) int { return s.Nodes[root].Lanes[e].Inflight - s.Engines[e].Off }
-
-// Forward is a decision: the card gets so many entries more of a channel, and the channel is
-// resumed if it is paused. Or the channel is to be paused: then Paused is called when it is.
-type Forward struct {
-	Channel ID
-	Engine  int // with which they are expected to use it
-	Entries int
-	Pause   bool
-}
-
-// Next returns what to forward now, until there is nothing.
-func (s *Scheduler) Next(now time.Duration) (Forward, bool) {
-	s.advance(now)
-	s.watch()
-	for e := range s.Engines {
-		if c, n := s.pick(e); c != none {
-			s.forward(c, e, n)
-			return Forward{Channel: s.id(c), Engine: e, Entries: n}, true
-		}
-	}
-	if c := s.unjust(); c != none {
-		s.setHold(c, false, Pausing)
-		return Forward{Channel: s.id(c), Engine: int(s.Nodes[c].Chan.Engine), Pause: true}, true
-	}
-	s.Passes++
-	return Forward{}, false
-}
-
-// pick selects the channel that has the next turn on an engine, and the number of entries.
-func (s *Scheduler) pick(e int) (c int32, n int) {
-	s.Engines[e].Wake = never
-	from, open := s.policy.scope(e)
-	if from == none {
-		return none, 0
-	}
-	full := !open && s.busy(e) >= s.Config.Depth
-	if full && !s.mayAdd(e) {
-		return none, 0
-	}
-	c = from
-	for s.Nodes[c].Kind != Channel {
-		if c = s.rules(c).next(c, e); c == none {
-			return none, 0
-		}
-	}
-	if full && !s.goesAhead(c, e) {
-		return none, 0
-	}
-	n = 1
-	if s.Nodes[c].Chan.Hold != Granted {
-		n = 0
-	} else if open {
-		n = min(s.Nodes[c].Lanes[e].Waiting, s.window-s.Nodes[c].Lanes[e].Inflight)
-	}
-	for m := c; m != from; m = s.Nodes[m].Parent { // to the end of the round
-		s.rise(m, e)
-		s.Turn++
-		s.Nodes[m].Lanes[e].Turn = s.Turn
-		s.Nodes[s.Nodes[m].Parent].Lanes[e].Last = m
-	}
-	return c, n
-}
-
-// forward moves entries of a channel to the card, or lets those that are there continue.
-func (s *Scheduler) forward(c int32, e, n int) {
-	node := &s.Nodes[c]
-	if n == 0 {
-		s.setHold(c, false, Granted)
-		return
-	}
-	if node.Chan.OnCard == 0 {
-		node.Chan.Seq = node.Chan.Batches[0].Seq
-	}
-	held := int64(0)
-	for left, b := n, node.Chan.Batches; left > 0; {
-		k := min(left, b[0].N)
-		if b[0].Pass < s.Passes {
-			held += int64(k)
-		}
-		left -= k
-		if b[0].N -= k; b[0].N == 0 {
-			copy(b, b[1:])
-			b = b[:len(b)-1]
-			node.Chan.Batches = b
-		}
-	}
-	s.book(c, e, Account{Held: held})
-	s.addInflight(c, e, n)
-	s.addWaiting(c, e, -n)
-	s.Nodes[s.guestOf(c)].Guest.Queued -= n
-	s.expect(c, e, s.estimate(c, e, n))
-}
-
-// Running reports the channel that an engine works for, 0 for none. Then the watchdog can
-// tell which of many requests does not end.
-func (s *Scheduler) Running(now time.Duration, engine int, ch ID) {
-	s.advance(now)
-	if engine >= 0 && engine < len(s.Engines) {
-		s.Engines[engine].Running = ch
-	}
-}
-
-// noteAble takes note of whether a channel has work on an engine and waits for no semaphore.
-func (s *Scheduler) noteAble(c int32, e int) {
-	l, n := &s.Nodes[c].Lanes[e], 0
-	if l.Waiting+l.Inflight > 0 && !s.Nodes[c].Chan.Stalled {
-		n = 1
-	}
-	if n -= l.Able; n == 0 {
-		return
-	}
-	for m := c; m != root; m = s.Nodes[m].Parent {
-		p := s.Nodes[m].Parent
-		s.period(p, e)
-		l, up := &s.Nodes[m].Lanes[e], &s.Nodes[p].Lanes[e]
-		was := l.Able > 0
-		l.Able += n
-		is := l.Able > 0
-		if was == is {
-			continue
-		}
-		w := int64(s.Nodes[m].Config.Weight)
-		up.Rivals += n
-		up.Live += int64(n) * w
-		if m != c && s.isGroup(m) {
-			s.Engines[e].Groups += n
-		}
-		if !is {
-			up.Left += w
-			l.Idle = up.Period
-			continue
-		}
-		if l.Idle == up.Period {
-			up.Left -= w
-			l.Idle = -1
-		}
-		s.policy.arrive(m, e)
-	}
-	s.Nodes[root].Lanes[e].Able += n
-}
-
-// Timer is when to call Next although nothing happened.
-func (s *Scheduler) Timer() time.Duration {
-	t := min(s.watchTimer(), s.restEnd())
-	for e := range s.Engines {
-		t = min(t, s.Engines[e].Wake)
-	}
-	return t
+// usePolicy follows the configuration, after an old one.
+func (s *Scheduler) usePolicy(old *Config) {
+	s.window = math.MaxInt
+	s.policy = policies[s.Config.Policy].make(&s.core, old)
 }
 
 // Configure changes how the card is shared, under load. It does not touch entries that wait
@@ -274,32 +43,117 @@ func (s *Scheduler) Configure(now time.Duration, c Config) error {
 	s.advance(now)
 	old := s.Config
 	for n := range s.Nodes { // periods end by the old configuration
-		for e := range s.Nodes[n].Lanes {
+		for e := range s.Engines {
 			if s.Nodes[n].Kind == Inner {
 				s.period(int32(n), e)
 			}
 		}
 	}
 	s.Config = c
+	s.advance(s.Now)
 	for n := range s.Nodes {
-		for e := range s.Nodes[n].Lanes {
+		for e := range s.Engines {
 			l := &s.Nodes[n].Lanes[e]
 			if c.Credit.Period != old.Credit.Period {
-				l.Period, l.Idle, l.Left = s.periodNow(), -1, 0
+				l.Period, l.Idle, l.Left = s.Period, -1, 0
 			}
-			if c.Band.Window != old.Band.Window {
-				l.UsedIn, l.Used = -1, 0
-			}
-			l.Round = 0
 			if c.Policy != old.Policy {
-				l.Held, l.Holder, l.Keep, l.IdleAt = false, none, KeepState{}, never
+				l.Held, s.Engines[e].Alone = false, 0
 			}
 		}
 	}
-	s.usePolicy()
-	if c.Policy != old.Policy {
-		s.policy.start()
+	s.usePolicy(&old)
+	return nil
+}
+
+// Refusals of a node. They are counted, and no mistake of the caller.
+var (
+	ErrStorm = errors.New("the guest makes groups and channels faster than limits.creations allows")
+	ErrFull  = errors.New("the guest has as many groups or channels as limits.channels allows")
+)
+
+// AddNode adds a guest below the [Card], or a group below a guest or group.
+func (s *Scheduler) AddNode(now time.Duration, parent ID, c NodeConfig) (ID, error) {
+	s.advance(now)
+	p, err := s.parent(parent, Inner)
+	if err != nil {
+		return 0, err
 	}
+	if err := s.fit(p, &c); err != nil {
+		return 0, err
+	}
+	if g := s.guestOf(p); g != none {
+		if err := s.admit(g, &s.Nodes[g].Guest.Groups); err != nil {
+			return 0, err
+		}
+	}
+	return s.id(s.newNode(p, Inner, c)), nil
+}
+
+// AddChannel adds a channel to a guest or group.
+func (s *Scheduler) AddChannel(now time.Duration, group ID, engine int) (ID, error) {
+	s.advance(now)
+	p, err := s.parent(group, Channel)
+	if err != nil {
+		return 0, err
+	}
+	if err := Within("engine", engine, 0, len(s.Engines)-1); err != nil {
+		return 0, err
+	}
+	g := s.guestOf(p)
+	if err := s.admit(g, &s.Nodes[g].Guest.Channels); err != nil {
+		return 0, err
+	}
+	n := s.newNode(p, Channel, NodeConfig{Weight: BaseWeight})
+	s.Nodes[n].Chan.Engine = uint8(engine)
+	return s.id(n), nil
+}
+
+func (s *Scheduler) newNode(parent int32, k Kind, c NodeConfig) int32 {
+	n := s.insert(parent, k, c, len(s.Engines))
+	s.Nodes[n].Chan.Made = s.Now
+	s.join(n)
+	return n
+}
+
+// parent returns the node of an id if it can have a child of a kind.
+func (s *Scheduler) parent(id ID, k Kind) (int32, error) {
+	p := s.find(id)
+	if p == none || s.Nodes[p].Kind != Inner || s.Nodes[p].Block&Dying != 0 || p == root && k == Channel {
+		return none, &Error{"parent", fmt.Sprint(uint64(id)), "there is no such node, or it cannot have children of this kind"}
+	}
+	if first := s.Nodes[p].First; first != none && s.Nodes[first].Kind != k {
+		return none, &Error{"parent", s.Nodes[p].Config.Name, "a node has channels or groups, not both"}
+	}
+	return p, nil
+}
+
+// fit fills in omitted values of a node's configuration, and checks it.
+func (s *Scheduler) fit(parent int32, c *NodeConfig) error {
+	if c.Weight == 0 {
+		c.Weight = BaseWeight
+	}
+	if parent != root && (c.Limit != 0 || c.Queued != 0) {
+		return &Error{"limit and queued", fmt.Sprintf("%v, %d", c.Limit, c.Queued), "are for guests, not for groups"}
+	}
+	return c.Check()
+}
+
+// admit counts a node that a guest makes, of which it has some.
+func (s *Scheduler) admit(g int32, have *int) error {
+	guest := &s.Nodes[g].Guest
+	if *have >= s.Config.Limits.Channels {
+		return ErrFull
+	}
+	if s.Now-guest.MadeAt >= time.Second {
+		guest.Made, guest.MadeAt = 0, s.Now
+	}
+	if guest.Made >= s.Config.Limits.Creations {
+		s.Counts.Storms++
+		return ErrStorm
+	}
+	guest.Made++
+	*have++
 	return nil
 }
 
@@ -314,27 +168,73 @@ func (s *Scheduler) Change(now time.Duration, id ID, c NodeConfig) error {
 	if err := s.fit(node.Parent, &c); err != nil {
 		return err
 	}
-	old := node.Config
-	more := int64(c.Weight - old.Weight)
 	for e := range node.Lanes {
-		s.period(node.Parent, e)
-		s.fall(node.Parent, e)
-		l, up := &node.Lanes[e], &s.Nodes[node.Parent].Lanes[e]
-		switch {
-		case l.Able > 0:
-			up.Live += more
-		case l.Idle == up.Period:
-			up.Left += more
-		}
-		l.Tag = up.Level + over(s.debt(n, e), int64(c.Weight)) // the debt is a time, independent of the weight
+		s.reweigh(n, e, c.Weight)
 	}
+	old := node.Config
 	node.Config = c
 	if c.Cap != old.Cap {
 		for e := range node.Lanes {
-			node.Lanes[e].RestEnd, node.Lanes[e].Tokens, node.Lanes[e].Filled = 0, s.fullCap(n), s.Now
+			node.Lanes[e].Rest = Rest{Tokens: s.fullCap(n), Filled: s.Now}
 			s.period(node.Parent, e)
-			s.policy.arrive(n, e) // time that it could not use while it rested is not saved
+			s.policy.Arrive(n, e) // time that it could not use while it rested is not saved
 		}
 	}
 	return nil
+}
+
+// Remove removes a node with all below it, and drops waiting entries. A node with work on
+// the card stays, without turns, until that is done.
+func (s *Scheduler) Remove(now time.Duration, id ID) bool {
+	s.advance(now)
+	n := s.find(id)
+	if n == none || n == root {
+		s.Counts.BadEvents++
+		return false
+	}
+	s.walk(n, 0, func(m int32, _ int) {
+		s.Nodes[m].Block |= Dying
+		s.bequeath(m)
+		if s.Nodes[m].Kind == Channel {
+			s.drop(m, false)
+			s.setHold(m, s.Nodes[m].Chan.Stalled, Granted) // it gets no turns
+		}
+	})
+	s.reap(n)
+	return true
+}
+
+// reap frees the dying nodes at, below and above n that have nothing on the card.
+func (s *Scheduler) reap(n int32) {
+	for top := n; s.Nodes[top].Block&Dying != 0; top = s.Nodes[top].Parent {
+		n = top
+	}
+	if s.Nodes[n].Block&Dying != 0 {
+		s.prune(n)
+	}
+}
+
+// prune frees a dying node and those below it, but for what is above work on the card.
+func (s *Scheduler) prune(n int32) {
+	for c := s.Nodes[n].First; c != none; {
+		next := s.Nodes[c].Next
+		s.prune(c)
+		c = next
+	}
+	if s.Nodes[n].First == none && !s.onCard(n) {
+		s.free(n)
+	}
+}
+
+// free gives a node's place back.
+func (s *Scheduler) free(n int32) {
+	s.leave(n)
+	if g := s.guestOf(n); g != n {
+		if s.Nodes[n].Kind == Channel {
+			s.Nodes[g].Guest.Channels--
+		} else {
+			s.Nodes[g].Guest.Groups--
+		}
+	}
+	s.cut(n)
 }

@@ -231,23 +231,6 @@ func TestEstimateIsRefunded(t *testing.T) {
 	require.InDelta(t, float64(busy<<10/50), float64(st.Nodes[1].Lanes[0].Tag), 400)
 }
 
-// TestAbortedTimeIsGivenBack: a guest is not charged for requests that were aborted beyond what
-// the engine worked for them.
-func TestAbortedTimeIsGivenBack(t *testing.T) {
-	c := sched.Default()
-	c.Policy = sched.DFQ // whose tags have no bounds
-	b := newFixture(t, c)
-	ch := b.channel(t, b.node(t, sched.Card, sched.NodeConfig{Weight: 50}), 0)
-	b.submit(ch, 90)
-	b.run(10 * ms)
-	require.NotZero(t, b.s.Freeze().Nodes[1].Lanes[0].Pending)
-	b.s.Aborted(b.now, ch)
-	guest := b.s.Freeze().Nodes[1].Lanes[0]
-	require.Zero(t, guest.Pending)
-	require.NotZero(t, guest.Account.Busy)
-	require.InDelta(t, float64(guest.Account.Busy<<10/50), float64(guest.Tag), 400)
-}
-
 // TestAdded: how far a doorbell moved GP_PUT, at every place of the ring.
 func TestAdded(t *testing.T) {
 	const size = 16

@@ -10,6 +10,19 @@ const sliceGrace = 500 * time.Microsecond
 
 type timeslice struct{ plain }
 
+func newTimeslice(s *core, old *Config) policy {
+	for n := range s.Nodes {
+		for e := range s.Engines {
+			if l := &s.Nodes[n].Lanes[e].Slice; old.Policy != Timeslice {
+				*l = SliceState{}
+			} else if *old != s.Config {
+				l.Round = 0
+			}
+		}
+	}
+	return timeslice{plain{s}}
+}
+
 // clock measures slices of p's children.
 func (s timeslice) clock(p int32, e int) time.Duration {
 	if p == root {
@@ -20,54 +33,65 @@ func (s timeslice) clock(p int32, e int) time.Duration {
 
 // share is the configured one, times the child's weight over the mean weight of the round.
 func (s timeslice) share(n int32, e int) time.Duration {
-	l := &s.Nodes[s.Nodes[n].Parent].Lanes[e]
+	l := &s.Nodes[s.Nodes[n].Parent].Lanes[e].Slice
 	base := s.Config.Timeslice.Slice
-	d := float64(base) * float64(s.weight(n)) * float64(l.RoundOf) / float64(max(l.RoundAll, 1))
+	d := float64(base) * float64(s.weight(n)) * float64(l.Rivals) / float64(max(l.Live, 1))
 	return max(base/64, min(base*64, time.Duration(d)))
 }
 
-// round begins another round when the next child had a turn in this one. The weights of the
-// round are fixed then. If they followed the set of able children, a child that is always
-// chosen while another rests would have other slices than its equals.
-func (s timeslice) round(next, p int32, e int) {
-	l := &s.Nodes[p].Lanes[e]
-	if s.Nodes[next].Lanes[e].Turn >= l.Round {
-		s.Turn++
-		l.Round, l.RoundOf, l.RoundAll = s.Turn, l.Rivals, l.Live
+func (s timeslice) Next(e int) (int32, int) {
+	if s.busy(e) >= s.Config.Depth {
+		return none, 0
 	}
+	c := root
+	for c != none && s.Nodes[c].Kind != Channel {
+		if s.isGroup(c) {
+			c = s.first(c, e, byTurn)
+		} else {
+			c = s.child(c, e)
+		}
+	}
+	return s.give(c, root, e, 1)
 }
 
-// next keeps to the holder until its slice is over and its requests have ended, then
+// child keeps to the holder until its slice is over and its requests have ended, then
 // finds the next child that has not overstayed.
-func (s timeslice) next(p int32, e int) int32 {
+func (s timeslice) child(p int32, e int) int32 {
 	s.period(p, e)
-	l := &s.Nodes[p].Lanes[e]
+	up := &s.Nodes[p].Lanes[e]
+	l := &up.Slice
 	now := s.clock(p, e)
-	if h := l.Holder; h != none {
+	if h := s.find(l.Holder); h != none {
 		switch keep, wait := s.holds(h, p, e, now); {
 		case wait:
 			return none
 		case keep:
 			return h
 		}
-		l.Holder = none
+		l.Holder = 0
 	}
 	for skipped := 0; ; {
-		c := s.first(p, e)
+		c := s.first(p, e, byTurn)
 		if c == none {
 			return none
 		}
-		s.round(c, p, e)
 		cl := &s.Nodes[c].Lanes[e]
+		if cl.Turn >= l.Round {
+			// It had a turn in this round, so another begins. The weights of a round are fixed. If they
+			// followed the set of able children, a child that is always chosen while another rests
+			// would have other slices than its equals.
+			s.Turn++
+			l.Round, l.Rivals, l.Live = s.Turn, up.Rivals, up.Live
+		}
 		slice := s.share(c, e)
-		if l.Live <= s.weight(c) {
+		if up.Live <= s.weight(c) {
 			cl.Overuse = 0 // alone, it took no time from others
 		}
 		if cl.Overuse <= slice {
-			l.Holder, l.SliceEnd, l.OverFrom, l.IdleAt = c, now+slice, 0, never
+			l.Holder, l.End, l.OverFrom, l.IdleAt = s.id(c), now+slice, 0, never
 			return c
 		}
-		if skipped++; skipped > l.Rivals { // all exceeded their slices: skip many rounds in one step
+		if skipped++; skipped > up.Rivals { // all exceeded their slices: skip many rounds in one step
 			s.reduceOveruse(c, e)
 			skipped = 0
 		}
@@ -98,11 +122,11 @@ func (s timeslice) reduceOveruse(sibling int32, e int) {
 
 // holds reports whether the holder keeps the card, or the card waits.
 func (s timeslice) holds(h, p int32, e int, now time.Duration) (keep, wait bool) {
-	l := &s.Nodes[p].Lanes[e]
+	l := &s.Nodes[p].Lanes[e].Slice
 	ready := s.ready(h, e)
 	busy := p == root && s.busy(e) > 0 // with the holder's requests
 	switch {
-	case now >= l.SliceEnd || s.Nodes[h].Block != 0 || !ready && s.Nodes[h].Lanes[e].Waiting > 0:
+	case now >= l.End || s.Nodes[h].Block != 0 || !ready && s.Nodes[h].Lanes[e].Waiting > 0:
 		return false, busy
 	case ready:
 		l.IdleAt = never
@@ -116,7 +140,7 @@ func (s timeslice) holds(h, p int32, e int, now time.Duration) (keep, wait bool)
 	if l.IdleAt == never {
 		l.IdleAt = now
 	}
-	end := min(l.SliceEnd, l.IdleAt+sliceGrace)
+	end := min(l.End, l.IdleAt+sliceGrace)
 	if now >= end {
 		return false, false
 	}
@@ -124,19 +148,22 @@ func (s timeslice) holds(h, p int32, e int, now time.Duration) (keep, wait bool)
 	return false, true
 }
 
-// done takes note of what a request took beyond its owner's slice. All that it took in another's
+// Charge takes note of what a request took beyond its owner's slice. All that it took in another's
 // slice is beyond.
-func (s timeslice) done(c int32, e, _ int, busy, _ time.Duration) {
+func (s timeslice) Charge(c int32, e int, u Use) {
+	s.plain.Charge(c, e, u)
+	if !u.Metered {
+		return
+	}
 	for m := c; m != root; m = s.Nodes[m].Parent {
 		p := s.Nodes[m].Parent
-		l := &s.Nodes[p].Lanes[e]
-		now := s.clock(p, e)
-		more := busy
+		l := &s.Nodes[p].Lanes[e].Slice
+		now, holds, more := s.clock(p, e), l.Holder == s.id(m), u.Busy
 		switch {
-		case s.isGroup(p) || l.Holder == m && now <= l.SliceEnd:
+		case s.isGroup(p) || holds && now <= l.End:
 			continue
-		case l.Holder == m:
-			more = now - max(l.SliceEnd, l.OverFrom)
+		case holds:
+			more = now - max(l.End, l.OverFrom)
 			l.OverFrom = now
 		}
 		s.Nodes[m].Lanes[e].Overuse += more
@@ -146,17 +173,20 @@ func (s timeslice) done(c int32, e, _ int, busy, _ time.Duration) {
 	}
 }
 
-func (s timeslice) slice(int) time.Duration { return s.Config.Timeslice.Slice }
+func (s timeslice) Timer(e int) int32 { return s.overstays(e, s.Config.Timeslice.Slice, s.yields) }
 
 // yields lets a holder keep its slice, unless another has a higher priority.
 func (s timeslice) yields(m, p int32, e int) bool {
-	best := s.firstBut(m, p, e)
+	if s.isGroup(p) {
+		return s.plain.yields(m, p, e)
+	}
+	best := s.firstBut(m, p, e, byTurn)
 	if best == none {
 		return false
 	}
 	if d := s.Nodes[best].Config.Priority - s.Nodes[m].Config.Priority; d != 0 {
 		return d > 0
 	}
-	l := &s.Nodes[p].Lanes[e]
-	return l.Holder != m || s.clock(p, e) >= l.SliceEnd
+	l := &s.Nodes[p].Lanes[e].Slice
+	return l.Holder != s.id(m) || s.clock(p, e) >= l.End
 }

@@ -18,131 +18,116 @@ const (
 	Paused               // they wait for a turn, and no engine works for them
 )
 
-// counts reports whether a channel's requests on the card keep an engine busy.
-func (s *Scheduler) counts(c int32) bool {
-	ch := &s.Nodes[c].Chan
-	return !ch.Stalled && (ch.Hold == Granted || ch.Hold == Pausing)
+// rank orders siblings of the same priority: the lowest class goes first, and in it the lowest key.
+type rank struct {
+	class int
+	key   int64
 }
 
-// keepsBusy reports whether a node is a channel with requests that keep an engine busy.
-func (s *Scheduler) keepsBusy(c int32, e int) bool {
-	n := &s.Nodes[c]
-	return n.Kind == Channel && n.Lanes[e].Inflight > 0 && s.counts(c)
-}
+func (r rank) before(o rank) bool { return r.class < o.class || r.class == o.class && r.key < o.key }
 
-// setHold changes whether a channel waits for a semaphore, and whether its requests have a turn. The
-// expected time of requests that do not count is not charged.
-func (s *Scheduler) setHold(c int32, stalled bool, h Hold) {
-	ch := &s.Nodes[c].Chan
-	if ch.OnCard == 0 {
-		h = Granted
+// order is the rank of a node with work among its siblings.
+type order func(s *core, n int32, e int) rank
+
+// byTurn serves first who had no turn for longest. Channels of one group always take turns.
+func byTurn(s *core, n int32, e int) rank { return rank{key: s.Nodes[n].Lanes[e].Turn} }
+
+// first is the ready child of p that is first by an order, none if none is ready.
+func (s *core) first(p int32, e int, by order) int32 { return s.firstBut(none, p, e, by) }
+
+// firstBut is first without one of the children.
+func (s *core) firstBut(but, p int32, e int, by order) int32 {
+	if s.isGroup(p) {
+		by = byTurn
 	}
-	counted := s.counts(c)
-	ch.Stalled, ch.Hold = stalled, h
-	counts := s.counts(c)
-	if counts && !counted {
-		ch.HeadFrom = s.Now
-	}
-	for e := range s.Engines {
-		eng, l := &s.Engines[e], &s.Nodes[c].Lanes[e]
-		switch n := l.Inflight; {
-		case n == 0 || counts == counted:
-		case counts:
-			if s.busy(e) == 0 {
-				eng.Progress = s.Now
-			}
-			eng.Off -= n
-			s.expect(c, e, s.estimate(c, e, n))
-		default:
-			eng.Off += n
-			s.expect(c, e, -l.Pending)
+	first, best, top := none, rank{}, 0
+	for c := s.Nodes[p].First; c != none; c = s.Nodes[c].Next {
+		priority := s.Nodes[c].Config.Priority
+		if c == but || s.Nodes[c].Lanes[e].Able == 0 || priority < top {
+			continue
 		}
-		s.noteAble(c, e)
+		r := by(s, c, e)
+		goes := first == none || priority > top || r.before(best) || r == best && c < first
+		if goes && s.ready(c, e) { // last, because it looks below
+			first, best, top = c, r, priority
+		}
 	}
+	return first
 }
 
-// Stall reports that a channel waits for a semaphore on the card, or no longer. While it
-// waits, its requests use no engine, so others continue. Afterwards they need a turn.
-func (s *Scheduler) Stall(now time.Duration, ch ID, on bool) {
-	s.advance(now)
-	c := s.channel(ch)
-	if c == none || s.Nodes[c].Chan.Stalled == on {
-		return
+// descend returns the channel at or below a node that is first by an order, none if none is ready.
+func (s *core) descend(n int32, e int, by order) int32 {
+	for n != none && s.Nodes[n].Kind != Channel {
+		n = s.first(n, e, by)
 	}
-	h := s.Nodes[c].Chan.Hold
-	if !on && h == Granted && s.Nodes[c].Block&Dying == 0 {
-		h = Released
-	}
-	s.setHold(c, on, h)
+	return n
 }
 
-// Underway reports that the card has begun an entry of a channel that it does not run yet, and that
-// has no other. The entry needs a turn to go on.
-func (s *Scheduler) Underway(now time.Duration, ch ID) {
-	s.advance(now)
-	c := s.channel(ch)
+// ready reports whether a node could have a turn.
+func (s *core) ready(n int32, e int) bool {
+	node := &s.Nodes[n]
+	l := &node.Lanes[e]
+	switch {
+	case l.Able == 0 || l.Held || node.Block != 0 || s.rests(n, e):
+		return false
+	case node.Kind == Channel && node.Chan.Hold != Granted:
+		return node.Chan.Hold != Pausing && l.Inflight > 0
+	case node.Kind == Channel:
+		return l.Waiting > 0 && l.Inflight < s.window
+	}
+	return s.readyBelow(n, e)
+}
+
+// readyBelow reports whether a child of a node could have a turn.
+func (s *core) readyBelow(n int32, e int) bool {
+	for c := s.Nodes[n].First; c != none; c = s.Nodes[c].Next {
+		if s.ready(c, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// give gives a channel a turn with at most so many entries, and sends it and the nodes above it, up to
+// the node from, to the end of their rounds. It has the results of policy.Next.
+func (s *core) give(c, from int32, e, most int) (int32, int) {
 	if c == none {
-		return
+		return none, 0
 	}
-	s.Turn++
-	e := int(s.Nodes[c].Chan.Engine)
-	s.Nodes[c].Chan.Hold, s.Nodes[c].Chan.Seq = Paused, s.Turn
-	s.addInflight(c, e, 1)
-	s.book(c, e, Account{Entries: 1})
-}
-
-// Paused reports that a channel that was to be paused has left the card's engines. A card that
-// does not interrupt a request completes it before.
-func (s *Scheduler) Paused(now time.Duration, ch ID) {
-	s.advance(now)
-	if c := s.channel(ch); c != none && s.Nodes[c].Chan.Hold == Pausing {
-		s.setHold(c, s.Nodes[c].Chan.Stalled, Paused)
-	}
-}
-
-// unjust finds a channel that has to be paused: its requests can run and got no turn, or they have
-// had an engine for longer than their turn.
-func (s *Scheduler) unjust() int32 {
-	for c := range s.Nodes {
-		if n := &s.Nodes[c]; n.Kind == Channel && n.Chan.Hold == Released && !n.Chan.Stalled {
-			return int32(c)
+	for m := c; m != from; m = s.Nodes[m].Parent {
+		s.Turn++
+		s.Nodes[m].Lanes[e].Turn = s.Turn
+		if s.Nodes[m].Parent == root {
+			s.Engines[e].Last = s.id(m)
 		}
 	}
-	for e := range s.Engines {
-		if c := s.overstays(e); c != none {
-			return c
-		}
+	if s.Nodes[c].Chan.Hold != Granted {
+		return c, 0
 	}
-	return none
+	return c, most
 }
 
-// overstays finds the first channel whose turn on an engine is over although its request has not
-// ended.
-func (s *Scheduler) overstays(e int) int32 {
-	slice := s.policy.slice(e)
-	if slice == 0 || s.busy(e) == 0 {
-		return none
-	}
-	for n := range s.Nodes {
+// overstays finds the first channel whose slice on an engine is over and that does not keep its turn: at a
+// node above it, it yields to a sibling.
+func (s *core) overstays(e int, slice time.Duration, yields func(m, p int32, e int) bool) int32 {
+	left := s.busy(e)
+	for n := 0; left > 0 && n < len(s.Nodes); n++ {
 		c, ch := int32(n), &s.Nodes[n].Chan
+		if !s.keepsBusy(c, e) {
+			continue
+		}
+		left -= s.Nodes[n].Lanes[e].Inflight
 		switch end := ch.HeadFrom + slice; {
-		case !s.keepsBusy(c, e) || ch.Hold == Pausing || s.Nodes[c].Block&Dying != 0:
+		case ch.Hold == Pausing || s.Nodes[c].Block&Dying != 0:
 		case s.Now < end:
 			s.Engines[e].Wake = min(s.Engines[e].Wake, end)
-		case !s.stays(c, e):
-			return c
+		default:
+			for m := c; m != root; m = s.Nodes[m].Parent {
+				if s.rests(m, e) || s.Nodes[m].Lanes[e].Held || yields(m, s.Nodes[m].Parent, e) {
+					return c
+				}
+			}
 		}
 	}
 	return none
-}
-
-// stays reports whether a channel on an engine keeps its turn.
-func (s *Scheduler) stays(c int32, e int) bool {
-	for m := c; m != root; m = s.Nodes[m].Parent {
-		p := s.Nodes[m].Parent
-		if s.rests(m, e) || s.Nodes[m].Lanes[e].Held || s.rules(p).yields(m, p, e) {
-			return false
-		}
-	}
-	return true
 }

@@ -175,3 +175,47 @@ func TestUnderway(t *testing.T) {
 		require.NoError(t, b.s.Twin())
 	}
 }
+
+// TestSecondOverstays: of two channels that had an engine for a slice, only the one without a claim is
+// paused for a third.
+func TestSecondOverstays(t *testing.T) {
+	c := sched.Default()
+	c.Depth = 2
+	b := newFixture(t, c)
+	stays := b.channel(t, b.node(t, sched.Card, sched.NodeConfig{Priority: 1}), 0)
+	leaves := b.channel(t, b.node(t, sched.Card, sched.NodeConfig{}), 0)
+	b.submit(stays, 1)
+	b.submit(leaves, 1)
+	require.Len(t, b.drain(), 2)
+	b.submit(b.channel(t, b.node(t, sched.Card, sched.NodeConfig{}), 0), 1)
+	for range 20 {
+		for _, ch := range []sched.ID{stays, leaves} {
+			b.now += 10 * ms
+			b.s.Complete(b.now, sched.Done{Channel: ch, Busy: 10 * ms})
+		}
+	}
+	require.Equal(t, sched.Forward{Channel: leaves, Pause: true}, b.drain()[0])
+}
+
+// TestPoliciesLeaveNothing: a policy is left at any time with work in every state, and the next one
+// does all of it.
+func TestPoliciesLeaveNothing(t *testing.T) {
+	for _, from := range all {
+		for _, to := range all {
+			c := sched.Default()
+			c.Policy = from
+			b := newFixture(t, c)
+			for i := range 4 {
+				ch := b.channel(t, b.node(t, b.node(t, sched.Card, sched.NodeConfig{Weight: 1 + 30*i}), sched.NodeConfig{}), 0)
+				b.submit(ch, 1000*(4-i))
+			}
+			b.lengths = func(ch sched.ID, _ int) time.Duration { return time.Duration(ch&15) * 70 * us }
+			b.run(400 * ms)
+			c.Policy = to
+			require.NoError(t, b.s.Configure(b.now, c))
+			require.NoError(t, b.s.Twin())
+			b.run(b.now + time.Minute)
+			require.Equal(t, b.submitted, b.done, "%v, then %v", from, to)
+		}
+	}
+}

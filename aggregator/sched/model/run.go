@@ -186,7 +186,7 @@ func (r *Rig) Dispatch() {
 		for range f.Entries {
 			q := l.waiting[0]
 			l.waiting = l.waiting[1:]
-			if k := l.client; k.load.Alone > 0 && f.Engine == Graphics && r.Sched.Sampling(Graphics) == k.Node {
+			if k := l.client; k.load.Alone > 0 && f.Engine == Graphics && r.Sched.Engines[Graphics].Alone == k.Node {
 				q.Busy = k.load.Alone // an entry's pushbuffer can be written until it is fetched
 			}
 			r.Card.Push(r.Now, l.card, q)
