@@ -1,5 +1,5 @@
 // Package bench measures what serving a GPU costs: scenarios, with every set-up by turns in one
-// run, in this process and in virtual machines. It writes Go's benchmark format, a table and a plot.
+// run, in this process and in virtual machines. It writes Go's benchmark format and a table.
 //
 // Run owns what it starts, and has ended it when it returns. A take and its guests belong to the
 // goroutine that runs the case; only the crowd has one for each guest, and waits for all. There are

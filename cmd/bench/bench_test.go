@@ -136,12 +136,7 @@ func TestRatio(t *testing.T) {
 	few := all(planted(5, 1), passThrough)
 	require.False(t, hasInterval(few.ratio), "five rounds make no interval")
 
-	var text, svg strings.Builder
+	var text strings.Builder
 	require.NoError(t, read(planted(8, 1.2)).Text(&text, ""))
 	require.Regexp(t, `(?m)^probe +1\.\d+ms +100 +1\.20 ±\d% +200$`, text.String())
-	r.add(Key{machines, "probe", "", "all"}, []benchfmt.Value{{Unit: "ns/op", Value: 1}})
-	require.NoError(t, read(r).Plot(&svg))
-	for _, want := range []string{">probe<", ">all<", ">1.20<"} {
-		require.Equal(t, 1, strings.Count(svg.String(), want), "%s in %s", want, svg.String())
-	}
 }

@@ -18,7 +18,6 @@ import (
 type benchCmd struct {
 	Run  benchRunCmd  `cmd:"" default:"withargs" help:"Measure scenarios with every set-up by turns; the default."`
 	Show benchShowCmd `cmd:"" help:"Show the table of a run again."`
-	Plot benchPlotCmd `cmd:"" help:"Draw the ratios of a run as SVG."`
 }
 
 // Help implements kong.HelpProvider. The flags of the default command are not in this one's help.
@@ -139,28 +138,6 @@ func (c *benchShowCmd) Run(out output) error {
 		return &config.Error{Where: "--base", Value: c.Base, Reason: c.File + " has no such set-up; " + config.Known(c.Base, setups)}
 	}
 	return r.Text(out.stdout, c.Base)
-}
-
-type benchPlotCmd struct {
-	File string `arg:"" placeholder:"FILE" help:"Results of a run."`
-	Out  string `placeholder:"FILE.svg" default:"umbra-bench.svg" help:"File to write."`
-}
-
-func (c *benchPlotCmd) Run(out output) error {
-	r, err := readResults(c.File)
-	if err != nil {
-		return err
-	}
-	file, err := createNew(c.Out)
-	if err != nil {
-		return badFile("--out: "+c.Out, err)
-	}
-	defer file.discard()
-	if err := file.write(r.Plot); err != nil {
-		return err
-	}
-	fmt.Fprintf(out.stderr, "wrote %s\n", c.Out)
-	return nil
 }
 
 func readResults(name string) (*bench.Results, error) {
