@@ -45,7 +45,7 @@ func New(gpu card.GPU, o Options) (*Aggregator, error) {
 			o.Clock = func() time.Duration { return time.Since(a.epoch) }
 		}
 		var err error
-		if a.gate, err = gate.New(gpu.Meter(), *o.Scheduler, o.Clock, nil); err != nil {
+		if a.gate, err = gate.New(gpu.Meter(), gpu.Engines(), *o.Scheduler, o.Clock, nil); err != nil {
 			return nil, err
 		}
 	}

@@ -3,6 +3,8 @@ package aggregator
 import (
 	"time"
 
+	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/aggregator/driver/structs"
 	"github.com/umbra-gpu/umbra/aggregator/fault"
 	"github.com/umbra-gpu/umbra/aggregator/fifo"
 	"github.com/umbra-gpu/umbra/aggregator/report"
@@ -13,8 +15,8 @@ import (
 
 // runChannel lets a channel run if nothing stops it. Guest.mu is held.
 func (g *Guest) runChannel(ch *fifo.Channel) {
-	if e, refused := g.channels.Run(ch); refused {
-		g.stop(ch, e)
+	if f, refused := g.channels.Run(ch); refused {
+		g.stop(ch, f)
 	}
 }
 
@@ -28,17 +30,17 @@ func (g *Guest) resumeChannel(ch *fifo.Channel) {
 	g.runChannel(ch)
 }
 
-// stop stops a channel at an error, and reports that. Guest.mu is held.
-func (g *Guest) stop(ch *fifo.Channel, e report.Error) {
-	ch.Stop(e)
-	g.reports.Failed(ch.ID, e)
+// stop stops a channel at a fault, and reports that. Guest.mu is held.
+func (g *Guest) stop(ch *fifo.Channel, f card.Fault) {
+	ch.Stop(f)
+	g.reports.Failed(ch.ID, report.Error{Fault: f, Inst: ch.Inst})
 }
 
 // Quarantined implements fifo.Guest.
 func (r roomGuest) Quarantined() bool { return r.quarantined.Load() }
 
 // Completed implements fifo.Guest. The driver of the guest then looks at its fences.
-func (r roomGuest) Completed(engines uint32) {
+func (r roomGuest) Completed(engines card.EngineSet) {
 	defer fault.Contain(r, "an event of its channels")
 	if r.reports.Completed(engines) {
 		r.stats.EngineEvents.Add(1)
@@ -46,14 +48,14 @@ func (r roomGuest) Completed(engines uint32) {
 }
 
 // Failed implements fifo.Guest. An error of a channel that the guest has unbound is dropped.
-func (r roomGuest) Failed(ch *fifo.Channel, e report.Error) {
+func (r roomGuest) Failed(ch *fifo.Channel, f card.Fault) {
 	defer fault.Contain(r, "an error of its channels")
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.channels.Is(ch) {
 		return
 	}
-	r.stop(ch, e)
+	r.stop(ch, f)
 	b := &r.state.Errors
 	b.Spend(time.Now(), r.agg.opts.ErrorRate, 1)
 	if b.Level > r.agg.opts.ErrorBurst {
@@ -74,20 +76,20 @@ func (l listener) MMUFault(id uint8, f gf100.MMUFault) {
 	var ch *fifo.Channel
 	l.guest.locked(func() { ch = l.guest.channels.Channel(id) })
 	if ch != nil && ch.Inst == f.Inst {
-		ch.NoteUnmappedDMA(f)
+		ch.NoteUnmappedDMA(structs.ReadMMUFault(f))
 	}
 	l.Receiver.MMUFault(id, f)
 }
 
 // Abort implements fifo.Guest.
-func (r roomGuest) Abort(ch *fifo.Channel, engine int) {
+func (r roomGuest) Abort(ch *fifo.Channel, engine card.Engine) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.channels.Ready(ch.ID) == ch { // else its guest ends it
 		r.stats.Runaways.Add(1)
 		ch.Disable()
 		if !ch.Ended() {
-			r.stop(ch, ch.EngineFault(engine))
+			r.stop(ch, fifo.EngineFault(engine))
 		}
 		r.state.Pending.Preempt.Add(ch.ID)
 		r.wake.Broadcast()

@@ -36,9 +36,9 @@ func TestFaultsWaitForNoGuest(t *testing.T) {
 	bindChannel(t, g, 1)
 	bindChannel(t, other, 1)
 	held.Store(true)
-	g.cardChannel(1).MMUFault(gf100.MMUFault{VA: 0x10})
+	g.cardChannel(1).Fault(card.Fault{VA: 0x10})
 	<-waits
-	other.cardChannel(1).MMUFault(gf100.MMUFault{VA: 0x10})
+	other.cardChannel(1).Fault(card.Fault{VA: 0x10})
 	require.Eventually(t, otherEv.saw(func() bool { return len(otherEv.faults) == 1 }), patience, tick)
 	close(goOn)
 	require.Eventually(t, ev.saw(func() bool { return len(ev.faults) == 1 }), patience, tick)
@@ -53,7 +53,7 @@ func TestTooManyErrors(t *testing.T) {
 	g, _ := addGuest(t, a, "a")
 	for range 6 {
 		bindChannel(t, g, 1)
-		g.cardChannel(1).MMUFault(gf100.MMUFault{})
+		g.cardChannel(1).Fault(card.Fault{})
 	}
 	require.Eventually(t, func() bool { return g.QuarantineReason() != "" && g.cardChannel(1) == nil }, patience, tick)
 	g.Runlist(listAt>>12, 1)
@@ -77,7 +77,7 @@ func TestErrorsOfEndedChannels(t *testing.T) {
 	settle(g)               // the receiver may be busy with the bind, and the list to come
 	require.Eventually(t, func() bool { return ev.busy.Load() }, patience, tick)
 	ch := g.cardChannel(2)
-	ch.MMUFault(gf100.MMUFault{})
+	ch.Fault(card.Fault{})
 	bindChannel(t, g, 2)
 	require.True(t, f.Enabled(number(g, 2)))
 
@@ -85,10 +85,10 @@ func TestErrorsOfEndedChannels(t *testing.T) {
 	f.Hold(preempts, true)
 	bindAt(g, 2, instAt+2*gf100.InstanceSize)
 	eventually(t, g, func() bool { return g.channels.Channel(2) == nil })
-	ch.MMUFault(gf100.MMUFault{})
+	ch.Fault(card.Fault{})
 	f.Hold(preempts, false)
 	settle(g)
-	ch.MMUFault(gf100.MMUFault{})
+	ch.Fault(card.Fault{})
 	require.True(t, f.Enabled(number(g, 2)))
 	ev.slow.Store(nil)
 	close(delivery)
@@ -148,7 +148,7 @@ func TestFailedChannels(t *testing.T) {
 		require.Eventually(t, ev.saw(func() bool { return len(ev.pbdma) == n }), patience, tick)
 		require.False(t, f.Enabled(ch.Card().ID()))
 	}
-	ch.PBDMAError(gf100.PBDMAError{Intr: gf100.PBDMAIntrMethod, Method: 0x2_1234, Data: 5})
+	ch.Fault(card.Fault{Kind: card.NoMethod, Subchannel: 2, Method: 0x1234, Data: 5})
 	refused(1)
 	g.Retry(7)
 	refused(2)
@@ -163,8 +163,8 @@ func TestFailedChannels(t *testing.T) {
 	g.Resume(7)
 	require.True(t, f.Enabled(ch.Card().ID()))
 
-	ch.MMUFault(gf100.MMUFault{VA: 5})
-	require.Eventually(t, ev.saw(func() bool { return ev.faults[7] == gf100.MMUFault{VA: 5, Inst: ch.Inst} }), patience, tick)
+	ch.Fault(card.Fault{VA: 5})
+	require.Eventually(t, ev.saw(func() bool { f := ev.faults[7]; return f.VA == 5 && f.Inst == ch.Inst }), patience, tick)
 	g.Resume(7)
 	require.False(t, f.Enabled(ch.Card().ID()))
 	store(g, 7, 9)

@@ -11,8 +11,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
-	"github.com/umbra-gpu/umbra/aggregator/channel"
 	"github.com/umbra-gpu/umbra/aggregator/driver"
+	"github.com/umbra-gpu/umbra/aggregator/driver/structs"
 	"github.com/umbra-gpu/umbra/aggregator/fifo"
 	"github.com/umbra-gpu/umbra/aggregator/shadow"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
@@ -257,14 +257,14 @@ func (g *Guest) cardChannel(id uint8) *fifo.Channel {
 }
 
 // number is the card's number of a channel.
-func number(g *Guest, id uint8) uint8 { return g.cardChannel(id).Card().ID() }
+func number(g *Guest, id uint8) uint32 { return g.cardChannel(id).Card().ID() }
 
 // directory is where the card has the directory of a channel's address space.
 func directory(t tester, f *fakeCard, g *Guest, id uint8) uint64 {
 	t.Helper()
 	block := make([]byte, gf100.InstanceSize)
 	require.True(t, f.ReadVRAM(instance(t, f, g, id), block))
-	return channel.ReadSpace(block).Dir
+	return structs.ReadSpace(block).Dir
 }
 
 // instance is where the card has a channel's instance block.

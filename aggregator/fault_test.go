@@ -25,9 +25,9 @@ type failingCard struct {
 }
 
 func (c *failingCard) OnUse(func()) {}
-func (c *failingCard) Use(id uint8) (u card.Use) {
+func (c *failingCard) Use(id uint32) (u card.Use) {
 	if u.Running = uint32(id) == c.serves.Load(); u.Running {
-		u.Busy[gf100.EngineGR] = time.Duration(c.clock.Load())
+		u.Busy[card.Graphics] = time.Duration(c.clock.Load())
 	}
 	return u
 }
@@ -59,10 +59,10 @@ func TestPanicsQuarantineTheirGuest(t *testing.T) {
 		"an error of its channels": func(c *failingCard, g *Guest) {
 			ch := g.cardChannel(1)
 			c.armed.Store(true)
-			ch.GraphTrap(gf100.GraphTrap{Intr: 1})
+			ch.Fault(card.Fault{Kind: card.BadMethod})
 		},
 		"a step of its channel": func(_ *failingCard, g *Guest) {
-			g.cardChannel(1).Broken("the server failed in a step of its channel: planted")
+			g.cardChannel(1).Fault(card.Fault{Kind: card.Broken, Text: "the server failed in a step of its channel: planted"})
 		},
 		"the scheduling of its channels": func(c *failingCard, g *Guest) {
 			store(g, 1, 3)

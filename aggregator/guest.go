@@ -213,7 +213,7 @@ func (g *Guest) Tables() []card.Run { return g.share.Tables() }
 func (g *Guest) BusAddress(addr uint64) uint64 { return g.dma().At(addr) }
 
 // CardChannel returns the card's channel id, nil if it is none of the guest's.
-func (g *Guest) CardChannel(id uint8) card.Channel { return g.channels.ByNumber(id) }
+func (g *Guest) CardChannel(id uint32) card.Channel { return g.channels.ByNumber(id) }
 
 // Stats returns the guest's counters.
 func (g *Guest) Stats() *GuestStats { return &g.stats }

@@ -24,7 +24,7 @@ type movingCard struct {
 	guest    *Guest
 	left     atomic.Int64 // accesses until then; negative: not counted
 	quiesced atomic.Bool
-	ids      []uint8 // that are quiesced
+	ids      []uint32 // that are quiesced
 	moved    chan struct{}
 	wrong    []string
 }
@@ -48,7 +48,7 @@ func (m *movingCard) access() {
 	<-begun
 }
 
-func (m *movingCard) QuiesceChannels(ids []uint8, do func()) {
+func (m *movingCard) QuiesceChannels(ids []uint32, do func()) {
 	m.ids = ids
 	m.quiesced.Store(true)
 	do()
@@ -62,7 +62,7 @@ func (m *movingCard) Read32(bar int, off uint64) uint32 {
 func (m *movingCard) Write32(bar int, off uint64, v uint32) {
 	m.access()
 	m.fakeCard.Write32(bar, off, v)
-	for id := range uint8(2) {
+	for id := range uint32(2) {
 		if m.quiesced.Load() && m.Enabled(id) && !slices.Contains(m.ids, id) {
 			m.wrong = append(m.wrong, fmt.Sprintf("channel %d is enabled, and only %d are quiesced", id, m.ids))
 		}

@@ -22,7 +22,7 @@ func TestCardKeepsAChannel(t *testing.T) {
 		bindChannel(t, g, id)
 	}
 	bindChannel(t, other, 1)
-	ids := []uint8{number(g, 1), number(g, 3)}
+	ids := []uint32{number(g, 1), number(g, 3)}
 	for _, id := range ids {
 		f.SetChannel(id, gf100.ChannelBusy|1)
 	}
@@ -30,7 +30,7 @@ func TestCardKeepsAChannel(t *testing.T) {
 	g.Bind(1, 0)
 	require.Eventually(t, func() bool { return g.QuarantineReason() != "" && g.cardChannel(3) == nil }, patience, tick)
 	settle(g)
-	owned := func(id uint8) bool {
+	owned := func(id uint32) bool {
 		ch := g.channels.ByNumber(id)
 		return ch != nil
 	}

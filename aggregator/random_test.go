@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
-	"github.com/umbra-gpu/umbra/aggregator/channel"
+	"github.com/umbra-gpu/umbra/aggregator/driver/structs"
 	"github.com/umbra-gpu/umbra/aggregator/memory"
 	"time"
 
@@ -195,7 +195,7 @@ func (d *randomGuest) compare(id uint8) {
 	o := &oracle{Memory: d.g.mem, mem: oracleVRAM}
 	block := make([]byte, gf100.InstanceSize)
 	require.True(d.t, d.g.mem.Read(shadowpt.VRAM, d.g.cardChannel(id).Inst, block))
-	s, ok := shadowpt.NewShadow(o, o, shadowpt.NewWork(shadowpt.Fermi, 1<<40), channel.ReadSpace(block))
+	s, ok := shadowpt.NewShadow(o, o, shadowpt.NewWork(shadowpt.Fermi, 1<<40), structs.ReadSpace(block))
 	require.True(d.t, ok)
 	s.Rebuild()
 	dir := directory(d.t, d.f, d.g, id)

@@ -1,6 +1,8 @@
 package aggregator
 
 import (
+	"github.com/umbra-gpu/umbra/aggregator/driver/structs"
+	"github.com/umbra-gpu/umbra/aggregator/fifo"
 	"github.com/umbra-gpu/umbra/aggregator/shadow"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
@@ -140,8 +142,10 @@ func (g *Guest) Refresh(id uint8) {
 func (g *Guest) EngineStatus(engine int) uint32 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if ch := g.channels.Serving(engine); ch != nil {
-		return gf100.EngineBusy | uint32(ch.ID)
+	if e, ok := structs.Engine(engine); ok {
+		if ch := g.channels.Serving(e); ch != nil {
+			return gf100.EngineBusy | uint32(ch.ID)
+		}
 	}
 	return 0
 }
@@ -153,9 +157,13 @@ func (g *Guest) EngineStatus(engine int) uint32 {
 func (g *Guest) TriggerFault(engine int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if ch := g.channels.LastServed(engine); ch != nil && !ch.Ended() {
+	e, ok := structs.Engine(engine)
+	if !ok {
+		return
+	}
+	if ch := g.channels.LastServed(e); ch != nil && !ch.Ended() {
 		g.stats.FIFO.MMUFaults.Add(1)
-		g.stop(ch, ch.EngineFault(engine))
+		g.stop(ch, fifo.EngineFault(e))
 	}
 }
 

@@ -1,6 +1,9 @@
 package devmodel
 
-import "github.com/umbra-gpu/umbra/mmio/gf100"
+import (
+	"github.com/umbra-gpu/umbra/mmio"
+	"github.com/umbra-gpu/umbra/mmio/gf100"
+)
 
 // Card is a virtual GPU's share of a card. No call waits: operations that take time are
 // queued, and the methods that ask about them answer no until they are complete. Values are
@@ -57,7 +60,7 @@ type Card interface {
 }
 
 // Line is the state of a virtual GPU's interrupt.
-type Line = gf100.Line
+type Line = mmio.Line
 
 // Host receives a virtual GPU's interrupt. Interrupt must not block and must not call back.
 type Host interface {

@@ -9,11 +9,11 @@ package card
 import (
 	"os"
 
-	"github.com/umbra-gpu/umbra/mmio/gf100"
+	"github.com/umbra-gpu/umbra/mmio"
 )
 
 // Line is the state of a card's interrupt.
-type Line = gf100.Line
+type Line = mmio.Line
 
 // Host is the machine that a card is attached to.
 type Host interface {
@@ -22,7 +22,7 @@ type Host interface {
 	Interrupt(Line)
 }
 
-// BARs of a GF100, as ReadBAR and WriteBAR count them.
+// BARs, as ReadBAR and WriteBAR count them.
 const (
 	BAR0 = 0 // registers
 	BAR1 = 1 // VRAM through page tables, with the doorbells

@@ -3,7 +3,6 @@ package card
 import (
 	"errors"
 
-	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
@@ -28,9 +27,11 @@ type GPU interface {
 
 	// Preempt makes channels leave the card. It returns false if one took too long.
 	Preempt(...Channel) bool
+	// Engines is how many engines the card has, at most MaxEngines.
+	Engines() int
 	// Serving returns who receives the events of the channel that an engine works for, nil
 	// if it is idle.
-	Serving(engine int) ChannelEvents
+	Serving(Engine) ChannelEvents
 	// Poll delivers everything that the card has reported up to now.
 	Poll()
 
@@ -125,13 +126,13 @@ type ChannelConfig struct {
 	State    State
 	Progress Progress
 	Put      uint32 // GP_PUT; entries up to there run as soon as the channel does
-	Prefer   uint8  // the number to take if it is free: saved state belongs to a number
+	Prefer   uint32 // the number to take if it is free: saved state belongs to a number
 }
 
 // Channel is a channel of a card.
 type Channel interface {
 	// ID is the card's number of the channel. It is reused after Free.
-	ID() uint8
+	ID() uint32
 	// USERD is the VRAM that the card writes for the channel, such as its page of the poll
 	// area. It may be empty.
 	USERD() Run
@@ -162,16 +163,10 @@ type Channel interface {
 // goroutine of the card or from Poll. They must not block, nor call the card, except for
 // Disable, Quiet and Doorbell of channels.
 type ChannelEvents interface {
-	// Completed reports a non-stall event of the channel; bit n is engine n.
-	Completed(engines uint32)
-	// The channel was stopped by an error. Channel numbers and instance blocks in it are
-	// left zero.
-	MMUFault(gf100.MMUFault)
-	PBDMAError(gf100.PBDMAError)
-	GraphTrap(gf100.GraphTrap)
-	CopyTrap(gf100.CopyTrap)
-	// Broken reports that the card itself failed at work for the channel, which has stopped.
-	Broken(reason string)
+	// Completed reports that engines have completed work that the channel announced.
+	Completed(EngineSet)
+	// Fault reports why the card stopped the channel.
+	Fault(Fault)
 }
 
 // Relocator is a card whose pages of VRAM can have their bytes elsewhere.
@@ -182,7 +177,7 @@ type Relocator interface {
 	Relocate(Relocation) (done uint64, err error)
 	// QuiesceChannels runs do while the channels, by their numbers in ascending order, are between
 	// two steps: they read and write no memory meanwhile. Other channels go on.
-	QuiesceChannels(ids []uint8, do func())
+	QuiesceChannels(ids []uint32, do func())
 	// MaxMappings is in how many pieces the memory may be: each piece of pages that are
 	// together in one place takes a mapping of the process.
 	MaxMappings() int
@@ -204,14 +199,14 @@ type Registers interface {
 	TakeEvents(events []ChannelEvent) []ChannelEvent
 	// ProgramReport says what the program in the channel's last trap or fault did wrong: where, and
 	// at which instruction. It is "" if there was no program.
-	ProgramReport(channel uint8) string
+	ProgramReport(channel uint32) string
 	Reset() error
 }
 
-// ChannelEvent is the non-stall events of a channel. Bit n of Engines is engine n. Broken is not
-// empty if the card itself failed at work for the channel.
+// ChannelEvent is the non-stall events of a channel; bit n is engine n by the registers. Broken is not empty if the card itself failed
+// at work for the channel.
 type ChannelEvent struct {
-	Channel uint8
+	Channel uint32
 	Engines uint32
 	Broken  string
 }

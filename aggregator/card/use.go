@@ -2,9 +2,6 @@ package card
 
 import "time"
 
-// Engines is how many engines NV_PFIFO_ENGINE_STATUS counts.
-const Engines = 6
-
 // Use is the use that a channel made of the card since it was bound.
 type Use struct {
 	// Ended is the number of entries of the ring whose work has ended, engines included.
@@ -12,7 +9,7 @@ type Use struct {
 	Ended uint64
 	// Busy is how long each engine worked for the channel, by the card's clock. It
 	// has all that was done for the entries in Ended.
-	Busy [Engines]time.Duration
+	Busy [MaxEngines]time.Duration
 	// Idle means that the channel may run, that no work of it is under way, and that it has
 	// fetched all entries up to its GP_PUT.
 	Idle bool
@@ -38,7 +35,7 @@ type Use struct {
 // channel. Idle, Running and Barred are bits 28 to 24 of NV_PCCSR_CHANNEL. The release
 // raises the non-stall interrupt.
 type Meter interface {
-	Use(channel uint8) Use
+	Use(channel uint32) Use
 	// OnUse has f called whenever Use of any channel may have changed, but for the
 	// time of one that runs; nil ends it. f is called with the card's lock held: it
 	// must not block, and not call the card.

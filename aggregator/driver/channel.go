@@ -5,7 +5,7 @@ import (
 	"sync"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
-	structs "github.com/umbra-gpu/umbra/aggregator/channel"
+	"github.com/umbra-gpu/umbra/aggregator/driver/structs"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
@@ -15,7 +15,7 @@ type channel struct {
 	driver *Driver
 	share  *share
 	ev     card.ChannelEvents
-	id     uint8
+	id     uint32
 	inst   uint64 // instance block, in VRAM
 
 	fresh, listed bool // to be listed by Share.Commit; on the runlist; guarded by Driver.table
@@ -101,10 +101,10 @@ func (ch *channel) USERD() card.Run { return card.Run{Addr: ch.userd(), Size: gf
 
 func (ch *channel) userd() uint64 { return ch.driver.pollArea + uint64(ch.id)*gf100.USERDSize }
 
-func (ch *channel) reg(base uint32) uint32 { return base + uint32(ch.id)*strideChannel }
+func (ch *channel) reg(base uint32) uint32 { return base + ch.id*strideChannel }
 
 // ID implements card.Channel.
-func (ch *channel) ID() uint8 { return ch.id }
+func (ch *channel) ID() uint32 { return ch.id }
 
 // Enable implements card.Channel.
 func (ch *channel) Enable() { ch.set(true) }
@@ -169,7 +169,7 @@ func (ch *channel) Stop(wait bool) (left, inTime bool) {
 	d.table.Unlock()
 	if wait {
 		inTime = d.commitRunlist()
-		inTime = d.preempt([]uint8{ch.id}) && inTime
+		inTime = d.preempt([]uint32{ch.id}) && inTime
 	}
 	return inTime || !ch.Running(), inTime
 }

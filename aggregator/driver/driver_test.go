@@ -163,7 +163,7 @@ func TestNewChannel(t *testing.T) {
 	made, err := s.NewChannel(c, nil)
 	require.NoError(t, err)
 	ch := made.(*channel)
-	require.Equal(t, uint8(77), ch.ID())
+	require.Equal(t, uint32(77), ch.ID())
 	require.False(t, f.Enabled(77))
 	require.Equal(t, c.State, ch.State())
 	require.Equal(t, c.Progress, ch.Progress())

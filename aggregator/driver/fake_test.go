@@ -59,30 +59,24 @@ func end(t *testing.T, ch *channel) {
 // recorder records what the card reports of a channel.
 type recorder struct {
 	mu      sync.Mutex
-	engines []uint32
-	errors  []any
+	engines []card.EngineSet
+	errors  []card.Fault
 }
 
-func (r *recorder) fail(v any) {
+func (r *recorder) Fault(f card.Fault) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.errors = append(r.errors, v)
+	r.errors = append(r.errors, f)
 }
 
-func (r *recorder) Completed(engines uint32) {
+func (r *recorder) Completed(engines card.EngineSet) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.engines = append(r.engines, engines)
 }
-func (r *recorder) MMUFault(f gf100.MMUFault)     { r.fail(f) }
-func (r *recorder) PBDMAError(e gf100.PBDMAError) { r.fail(e) }
-func (r *recorder) GraphTrap(g gf100.GraphTrap)   { r.fail(g) }
-func (r *recorder) CopyTrap(c gf100.CopyTrap)     { r.fail(c) }
-
-func (r *recorder) Broken(reason string) { r.fail(reason) }
 
 // events returns how many engine events came, and the errors.
-func (r *recorder) events() (int, []any) {
+func (r *recorder) events() (int, []card.Fault) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.engines), r.errors

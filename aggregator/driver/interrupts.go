@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/aggregator/driver/structs"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
 
@@ -84,10 +85,10 @@ func (d *Driver) completed() {
 			continue
 		}
 		if e.Broken != "" {
-			ch.ev.Broken(e.Broken)
+			ch.ev.Fault(card.Fault{Kind: card.Broken, Text: e.Broken})
 		}
 		if e.Engines != 0 {
-			ch.ev.Completed(e.Engines)
+			ch.ev.Completed(structs.EngineSet(e.Engines))
 		}
 	}
 }
@@ -102,7 +103,7 @@ func each32(mask uint32, f func(i uint32)) {
 }
 
 // owner returns the channel with a number, nil if there is none.
-func (d *Driver) owner(id uint8) *channel {
+func (d *Driver) owner(id uint32) *channel {
 	d.table.Lock()
 	defer d.table.Unlock()
 	return d.channels[id%gf100.Channels]
@@ -130,8 +131,9 @@ func (d *Driver) pollFault(unit uint32) {
 		Info: d.rd(regFaultInfo + slot),
 	}
 	if ch := d.failed(inst); ch != nil {
-		f.Report = d.ProgramReport(ch.id)
-		ch.ev.MMUFault(f)
+		fault := structs.ReadMMUFault(f)
+		fault.Text = d.ProgramReport(ch.id)
+		ch.ev.Fault(fault)
 	}
 	d.wr(regFaultID, 1<<unit)
 }
@@ -149,9 +151,9 @@ func (d *Driver) pollPBDMA(unit uint32) {
 		Method: d.rd(regPBDMAMethod + p),
 		Data:   d.rd(regPBDMAData + p),
 	}
-	if ch := d.owner(uint8(d.rd(regPBDMAChannel + p))); ch != nil {
+	if ch := d.owner(d.rd(regPBDMAChannel + p)); ch != nil {
 		ch.Disable()
-		ch.ev.PBDMAError(e)
+		ch.ev.Fault(structs.ReadPBDMAError(e))
 	}
 	d.wr(regPBDMAMethod+p, methodPassed)
 	d.wr(regPBDMAIntr+p, e.Intr)
@@ -174,10 +176,11 @@ func (d *Driver) pollGraph() {
 		t.MP = d.programError()
 	}
 	if ch := d.failed(inst); ch != nil {
-		if t.Intr&gf100.GraphIntrTrap != 0 {
-			t.Report = d.ProgramReport(ch.id)
+		fault := structs.ReadGraphTrap(t)
+		if fault.Kind == card.ProgramError {
+			fault.Text = d.ProgramReport(ch.id)
 		}
-		ch.ev.GraphTrap(t)
+		ch.ev.Fault(fault)
 	}
 	d.wr(regGraphTrap, ^uint32(0))
 	d.wr(regGraphIntr, ^uint32(0))
@@ -221,18 +224,21 @@ func (d *Driver) pollCopy(e int) {
 		Data:       d.rd(regCopyMailbox + ce + 4),
 	}
 	if ch := d.failed(inst); ch != nil {
-		ch.ev.CopyTrap(t)
+		ch.ev.Fault(structs.ReadCopyTrap(t))
 	}
 	d.wr(regCopyClear+ce, ^uint32(0))
 }
 
+// Engines implements card.GPU.
+func (d *Driver) Engines() int { return len(gf100.Executing) }
+
 // Serving implements card.GPU.
-func (d *Driver) Serving(engine int) card.ChannelEvents {
-	v := d.rd(regEngineStatus + uint32(engine)*4)
+func (d *Driver) Serving(e card.Engine) card.ChannelEvents {
+	v := d.rd(regEngineStatus + uint32(structs.Number(e))*4)
 	if v&gf100.EngineBusy == 0 {
 		return nil
 	}
-	if ch := d.owner(uint8(v & (gf100.Channels - 1))); ch != nil {
+	if ch := d.owner(v & (gf100.Channels - 1)); ch != nil {
 		return ch.ev
 	}
 	return nil

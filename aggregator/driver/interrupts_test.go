@@ -9,6 +9,7 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
+	"github.com/umbra-gpu/umbra/shadowpt"
 	"github.com/umbra-gpu/umbra/tests/fakecard"
 )
 
@@ -23,27 +24,27 @@ func TestErrorsReachTheirChannel(t *testing.T) {
 	const unit = 0x15
 	for i, c := range []struct {
 		regs map[uint32]uint32
-		want any
+		want card.Fault
 		then map[uint32]uint32
 	}{
 		{map[uint32]uint32{
 			regFaultID: 1 << unit, regFault + unit*strideFault: inst, regFaultLo + unit*strideFault: 0x1000, regFaultHi + unit*strideFault: 2, regFaultInfo + unit*strideFault: 0x42,
-		}, gf100.MMUFault{Unit: unit, VA: 0x200001000, Info: 0x42}, map[uint32]uint32{regFaultID: 0}},
+		}, card.Fault{Engine: card.Copy0, VA: 0x200001000, Reason: shadowpt.PageNotPresent}, map[uint32]uint32{regFaultID: 0}},
 		{map[uint32]uint32{
 			regPBDMAIntr: gf100.PBDMAIntrMethod, regPBDMAMethod: 0x2_1234, regPBDMAData: 5, regPBDMAChannel: uint32(ch.id),
-		}, gf100.PBDMAError{Intr: gf100.PBDMAIntrMethod, Method: 0x2_1234, Data: 5}, map[uint32]uint32{regPBDMAIntr: 0, regPBDMAMethod: methodPassed}},
+		}, card.Fault{Kind: card.NoMethod, Engine: card.NoEngine, Code: gf100.PBDMAIntrMethod, Subchannel: 2, Method: 0x1234, Data: 5}, map[uint32]uint32{regPBDMAIntr: 0, regPBDMAMethod: methodPassed}},
 		{map[uint32]uint32{
 			regGraphIntr: gf100.GraphIntrIllegalMthd, regGraphContext: 1<<31 | inst, regGraphAddr: 3<<16 | 0x400, regGraphClass + 12: 0x9097, regGraphData: 8, regGraphError: 9,
-		}, gf100.GraphTrap{Intr: gf100.GraphIntrIllegalMthd, Subchannel: 3, Class: 0x9097, Method: 0x400, Data: 8, DataError: 9},
+		}, card.Fault{Kind: card.BadMethod, Subchannel: 3, Class: 0x9097, Method: 0x400, Data: 8},
 			map[uint32]uint32{regGraphIntr: 0, regGraphFIFO: graphGoOn}},
 		{map[uint32]uint32{
 			regGraphIntr: gf100.GraphIntrTrap, regGraphContext: 1<<31 | inst, regGraphAddr: 1<<16 | 0x368, regGraphClass + 4: 0x90c0, regGraphData: 8, regGraphError: 0,
 			regTrapGPCs: 1 << 2, regGPCTrap + 0x10000: 1 << 19, regTPCTrap + 0x11800: 2, regWarpError + 0x11800: 9, regGlobalError + 0x11800: 4,
-		}, gf100.GraphTrap{Intr: gf100.GraphIntrTrap, Subchannel: 1, Class: 0x90c0, Method: 0x368, Data: 8, MP: gf100.MPError{Warp: 9, Global: 4}},
+		}, card.Fault{Kind: card.ProgramError, Subchannel: 1, Class: 0x90c0, Method: 0x368, Data: 8, Code: 4<<32 | 9},
 			map[uint32]uint32{regGraphIntr: 0, regGraphFIFO: graphGoOn, regTrapGPCs: 1 << 2, regGPCTrap + 0x10000: 1 << 19, regWarpError + 0x11800: 0, regGlobalError + 0x11800: 4}},
 		{map[uint32]uint32{
 			fakecard.Reg("NV_PCE_FALCON_IRQSTAT"): copyRefused, regCopyContext: 1<<30 | inst, regCopyMailbox: 2<<27 | 0x104<<16 | 7, regCopyMailbox + 4: 6,
-		}, gf100.CopyTrap{Subchannel: 2, Method: 0x410, Status: 7, Data: 6}, map[uint32]uint32{fakecard.Reg("NV_PCE_FALCON_IRQSTAT"): 0}},
+		}, card.Fault{Kind: card.BadData, Engine: card.Copy0, Subchannel: 2, Method: 0x410, Data: 6, Code: 7}, map[uint32]uint32{fakecard.Reg("NV_PCE_FALCON_IRQSTAT"): 0}},
 	} {
 		ch.Enable()
 		f.Raise(c.regs)
@@ -59,8 +60,8 @@ func TestErrorsReachTheirChannel(t *testing.T) {
 	_, errors := otherEv.events()
 	require.Empty(t, errors)
 
-	f.Set(regEngineStatus+4, gf100.EngineBusy|uint32(ch.id))
-	require.Same(t, ev, d.Serving(1))
+	f.Set(regEngineStatus+4*gf100.EngineCE0, gf100.EngineBusy|uint32(ch.id))
+	require.Same(t, ev, d.Serving(card.Copy0))
 	require.Nil(t, d.Serving(0))
 }
 
@@ -80,7 +81,7 @@ func TestCardTellsWhoseEvents(t *testing.T) {
 		d.Poll()
 		require.Zero(t, f.Get(regPMCIntr))
 	}
-	require.Equal(t, []uint32{1 << gf100.EngineCE1, 1 << gf100.EngineCE1}, evA.engines)
+	require.Equal(t, []card.EngineSet{1 << (card.Copy0 + 1), 1 << (card.Copy0 + 1)}, evA.engines)
 	require.Empty(t, evB.engines)
 }
 

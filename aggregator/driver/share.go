@@ -97,7 +97,7 @@ func (s *share) WriteTable(addr uint64, p []byte) { s.driver.WriteVRAM(addr, p) 
 
 // takeNumber gives ch a number of the card, unless all that are free are guaranteed to other
 // shares. It takes number prefer if that is free.
-func (d *Driver) takeNumber(ch *channel, prefer uint8) bool {
+func (d *Driver) takeNumber(ch *channel, prefer uint32) bool {
 	d.table.Lock()
 	defer d.table.Unlock()
 	free, reserved, used := 0, 0, make(map[*share]int)
@@ -116,8 +116,8 @@ func (d *Driver) takeNumber(ch *channel, prefer uint8) bool {
 	if free == 0 || free <= reserved && used[ch.share] >= ch.share.cfg.Guaranteed {
 		return false
 	}
-	if d.channels[prefer] != nil {
-		prefer = uint8(slices.Index(d.channels[:], nil))
+	if prefer >= gf100.Channels || d.channels[prefer] != nil {
+		prefer = uint32(slices.Index(d.channels[:], nil))
 	}
 	d.channels[prefer], ch.id = ch, prefer
 	return true

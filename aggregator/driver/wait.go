@@ -101,7 +101,7 @@ func (d *Driver) writeRunlist() {
 
 // Preempt implements card.GPU.
 func (d *Driver) Preempt(channels ...card.Channel) bool {
-	ids := make([]uint8, len(channels))
+	ids := make([]uint32, len(channels))
 	for i, ch := range channels {
 		ids[i] = ch.ID()
 	}
@@ -110,7 +110,7 @@ func (d *Driver) Preempt(channels ...card.Channel) bool {
 
 // preempt makes channels leave their PBDMAs, one after the other: the register takes one at a
 // time.
-func (d *Driver) preempt(ids []uint8) bool {
+func (d *Driver) preempt(ids []uint32) bool {
 	join := func(k *batch) {
 		for _, id := range ids {
 			k.ids[id] = true

@@ -3,9 +3,7 @@ package fifo
 import (
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/gate"
-	"github.com/umbra-gpu/umbra/aggregator/report"
 	"github.com/umbra-gpu/umbra/aggregator/shadow"
-	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
@@ -25,36 +23,33 @@ type Channel struct {
 // ChannelState is what the aggregator knows of a channel, besides what the guest's structures and
 // the card have.
 type ChannelState struct {
-	Stopped  bool             // by the aggregator: faulted or held
-	Held     bool             // until the guest's driver has handled its error
-	Retry    bool             // retry the method at which it was held
-	Failed   gf100.PBDMAError // the error at which it was held
-	LastPut  uint32           // the guest's GP_PUT as of its last doorbell; aliases may not be flushed yet
-	PutSeq   uint64           // counts changes of LastPut: GP_PUT wraps around
-	RoundPut uint32           // LastPut when the round began; its end submits up to here
+	Stopped  bool       // by the aggregator: faulted or held
+	Held     bool       // until the guest's driver has handled its error
+	Retry    bool       // retry the method at which it was held
+	Failed   card.Fault // at which it was held
+	LastPut  uint32     // the guest's GP_PUT as of its last doorbell; aliases may not be flushed yet
+	PutSeq   uint64     // counts changes of LastPut: GP_PUT wraps around
+	RoundPut uint32     // LastPut when the round began; its end submits up to here
 
 	// Saved says that the channel's state was written to the guest's structures and that it
 	// has not run since.
 	Saved bool
 }
 
-// Stop records an error of the channel. The channel stays off the card until the driver has
-// handled the error or, after an MMU fault, binds it again.
-func (ch *Channel) Stop(e report.Error) {
+// Stop records a fault of the channel. The channel stays off the card until the driver has
+// handled the fault or, if the channel has ended, binds it again.
+func (ch *Channel) Stop(f card.Fault) {
 	ch.Disable() // the guest may have enabled it meanwhile
-	ch.state.Stopped, ch.state.Held, ch.state.Retry = true, e.MMU == nil, false
-	if e.PBDMA != nil {
-		ch.state.Failed = *e.PBDMA
-	}
+	ch.state.Stopped, ch.state.Held, ch.state.Retry = true, f.Kind.From() != card.MMU, false
+	ch.state.Failed = f
 	if ch.Ended() {
 		ch.fifo.cfg.Gate.GiveUp(ch)
 	}
 }
 
 // EngineFault is the fault with which an engine ends the channel.
-func (ch *Channel) EngineFault(engine int) report.Error {
-	f := gf100.EngineClients[engine].Fault(ch.Inst, 0, false, uint8(shadowpt.PageNotPresent))
-	return report.Error{MMU: &f}
+func EngineFault(e card.Engine) card.Fault {
+	return card.Fault{Kind: card.Translation, Engine: e, Reason: shadowpt.PageNotPresent}
 }
 
 // Halt stops the channel without an error to report.
@@ -81,63 +76,39 @@ func (ch *Channel) Continue(retry bool) bool {
 }
 
 // Completed implements card.ChannelEvents.
-func (ch *Channel) Completed(engines uint32) { ch.fifo.guest.Completed(engines) }
+func (ch *Channel) Completed(engines card.EngineSet) { ch.fifo.guest.Completed(engines) }
 
-// MMUFault implements card.ChannelEvents.
-func (ch *Channel) MMUFault(f gf100.MMUFault) {
-	ch.fifo.stats.MMUFaults.Add(1)
-	if f.Report != "" {
-		ch.fifo.stats.NoteProgram(f.Report)
+// Fault implements card.ChannelEvents.
+func (ch *Channel) Fault(f card.Fault) {
+	if f.Kind == card.Broken {
+		ch.fifo.guest.Quarantine(f.Text)
+		return
 	}
-	f.Inst = ch.Inst
-	ch.fifo.guest.Failed(ch, report.Error{MMU: &f})
+	ch.fifo.stats.count(f.Kind)
+	if f.Text != "" {
+		ch.fifo.stats.NoteProgram(f.Text)
+	}
+	ch.fifo.guest.Failed(ch, f)
 }
 
 // NoteUnmappedDMA finds whether the guest's tables name memory that its client has not mapped: their
 // shadow has no page then, so the card knows only the virtual address. It waits for the guest's memory.
-func (ch *Channel) NoteUnmappedDMA(f gf100.MMUFault) {
+func (ch *Channel) NoteUnmappedDMA(f card.Fault) {
 	m, s := ch.fifo.cfg.Mem, shadowpt.Space{Limit: shadowpt.VASize}
 	s.Dir, s.Target = ch.Space()
 	p, _, ok := shadowpt.Walk(m, s, f.VA)
 	if at := p.Addr + f.VA - p.VA; ok && p.Target.System() {
-		if _, ok := m.Translate(p.Target, at, 1, f.Write()); !ok {
-			ch.fifo.stats.UnmappedDMA.Note(at, f.Write())
+		if _, ok := m.Translate(p.Target, at, 1, f.Write); !ok {
+			ch.fifo.stats.UnmappedDMA.Note(at, f.Write)
 		}
 	}
 }
-
-// PBDMAError implements card.ChannelEvents.
-func (ch *Channel) PBDMAError(e gf100.PBDMAError) {
-	ch.fifo.stats.PBDMAErrors.Add(1)
-	e.Channel = ch.ID
-	ch.fifo.guest.Failed(ch, report.Error{PBDMA: &e})
-}
-
-// GraphTrap implements card.ChannelEvents.
-func (ch *Channel) GraphTrap(t gf100.GraphTrap) {
-	ch.fifo.stats.EngineErrors.Add(1)
-	if t.Intr&gf100.GraphIntrTrap != 0 {
-		ch.fifo.stats.NoteProgram(t.Report)
-	}
-	t.Inst = ch.Inst
-	ch.fifo.guest.Failed(ch, report.Error{Graph: &t})
-}
-
-// CopyTrap implements card.ChannelEvents.
-func (ch *Channel) CopyTrap(t gf100.CopyTrap) {
-	ch.fifo.stats.EngineErrors.Add(1)
-	t.Inst = ch.Inst
-	ch.fifo.guest.Failed(ch, report.Error{Copy: &t})
-}
-
-// Broken implements card.ChannelEvents.
-func (ch *Channel) Broken(reason string) { ch.fifo.guest.Quarantine(reason) }
 
 // Card implements gate.Channel.
 func (ch *Channel) Card() card.Channel { return ch.card }
 
 // Number implements gate.Channel.
-func (ch *Channel) Number() uint8 { return ch.ID }
+func (ch *Channel) Number() uint32 { return uint32(ch.ID) }
 
 // Key names its address space.
 func (ch *Channel) Key() shadow.Key { return ch.space.Key }
@@ -151,4 +122,4 @@ func (ch *Channel) Space() (dir uint64, target shadowpt.Target) {
 func (ch *Channel) Guest() gate.Guest { return ch.fifo.guest }
 
 // Abort implements gate.Channel.
-func (ch *Channel) Abort(engine int) { ch.fifo.guest.Abort(ch, engine) }
+func (ch *Channel) Abort(engine card.Engine) { ch.fifo.guest.Abort(ch, engine) }

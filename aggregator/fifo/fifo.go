@@ -17,7 +17,6 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/gate"
 	"github.com/umbra-gpu/umbra/aggregator/memory"
-	"github.com/umbra-gpu/umbra/aggregator/report"
 	"github.com/umbra-gpu/umbra/aggregator/shadow"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
@@ -27,14 +26,14 @@ import (
 type Guest interface {
 	gate.Guest
 	Quarantined() bool
-	// Completed reports a non-stall event of engines, by bits.
-	Completed(engines uint32)
+	// Completed reports a non-stall event of engines.
+	Completed(card.EngineSet)
 	// Failed reports an error at which the card stopped a channel.
-	Failed(*Channel, report.Error)
+	Failed(*Channel, card.Fault)
 	// MemoryBarrier makes the card find what the guest wrote to mapped windows.
 	MemoryBarrier()
 	// Abort ends a channel whose request does not end on an engine.
-	Abort(ch *Channel, engine int)
+	Abort(ch *Channel, engine card.Engine)
 }
 
 // Config is what the channels use.
@@ -68,7 +67,7 @@ type FIFOState struct {
 	Listed    Set                        // the last runlist
 	Rebinding Set                        // binds and unbinds that are not complete
 	Blocked   bool                       // PFIFO lets no channel run
-	Served    [gf100.Engines]uint8       // by engine: number plus one of the channel last seen on it
+	Served    [card.MaxEngines]uint8     // by engine: number plus one of the channel last seen on it
 	Saved     [gf100.Channels]SavedState // the worker writes it, and Forget under the guest's lock
 }
 
@@ -83,7 +82,7 @@ type Entry struct {
 // same instance block again continues with that state, also after a reset: QEMU resets the GPU when
 // a guest wakes up.
 type SavedState struct {
-	Number uint8 // the card's channel, which is to be the same
+	Number uint32 // the card's channel, which is to be the same
 	Token  uint64
 }
 
@@ -169,18 +168,17 @@ func (f *FIFO) SetBound(id uint8, inst uint64, on bool) bool {
 
 // Run lets a channel run if nothing stops it. If the method at which it was held is refused
 // again, that error is returned.
-func (f *FIFO) Run(ch *Channel) (e report.Error, refused bool) {
+func (f *FIFO) Run(ch *Channel) (again card.Fault, refused bool) {
 	switch {
 	case ch.state.Stopped || f.Blocked || !f.Listed.Has(ch.ID):
 	case ch.state.Retry:
-		f.stats.PBDMAErrors.Add(1)
-		again := ch.state.Failed // its report is read without the lock
-		return report.Error{PBDMA: &again}, true
+		f.stats.count(ch.state.Failed.Kind)
+		return ch.state.Failed, true
 	default:
 		ch.state.Saved = false
 		f.cfg.Gate.Enable(ch) // at its turn
 	}
-	return e, false
+	return again, false
 }
 
 // SetListed makes now the runlist. It disables channels that leave it, and returns them, and
@@ -219,7 +217,7 @@ func (f *FIFO) ReadRunlist(base, count uint32) (listed Set, ok bool) {
 }
 
 // Serving returns the guest's channel that an engine works for, nil if that is another guest's.
-func (f *FIFO) Serving(engine int) *Channel {
+func (f *FIFO) Serving(engine card.Engine) *Channel {
 	ch, ok := f.cfg.GPU.Serving(engine).(*Channel)
 	if !ok || ch.fifo != f {
 		return nil
@@ -231,7 +229,7 @@ func (f *FIFO) Serving(engine int) *Channel {
 }
 
 // LastServed returns the channel that Serving returned last, if it is still there.
-func (f *FIFO) LastServed(engine int) *Channel {
+func (f *FIFO) LastServed(engine card.Engine) *Channel {
 	f.Serving(engine)
 	if f.Served[engine] == 0 {
 		return nil
@@ -294,7 +292,7 @@ func (f *FIFO) CardChannels() (list []card.Channel) {
 }
 
 // ByNumber returns the card's channel id, nil if it is none of the guest's. No lock is needed.
-func (f *FIFO) ByNumber(id uint8) card.Channel {
+func (f *FIFO) ByNumber(id uint32) card.Channel {
 	list := f.CardChannels()
 	i := slices.IndexFunc(list, func(ch card.Channel) bool { return ch.ID() == id })
 	if i < 0 {

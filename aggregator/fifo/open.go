@@ -2,7 +2,7 @@ package fifo
 
 import (
 	"github.com/umbra-gpu/umbra/aggregator/card"
-	"github.com/umbra-gpu/umbra/aggregator/channel"
+	"github.com/umbra-gpu/umbra/aggregator/driver/structs"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
@@ -16,7 +16,7 @@ func (f *FIFO) Open(id uint8, inst uint64) *Channel {
 		f.stats.BadInstance.Add(1)
 		return nil
 	}
-	in := channel.ReadInstance(block)
+	in := structs.ReadInstance(block)
 	ch := &Channel{ID: id, Inst: inst, fifo: f, userd: in.USERD}
 	progress, put, ok := ch.readUSERD()
 	if !ok || in.USERDTarget != shadowpt.VRAM {

@@ -21,3 +21,15 @@ type Stats struct {
 
 	card.Faults
 }
+
+// count counts a fault of a kind.
+func (s *Stats) count(k card.Kind) {
+	switch k.From() {
+	case card.MMU:
+		s.MMUFaults.Add(1)
+	case card.Reader:
+		s.PBDMAErrors.Add(1)
+	case card.Unit:
+		s.EngineErrors.Add(1)
+	}
+}

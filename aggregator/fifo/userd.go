@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
-	"github.com/umbra-gpu/umbra/aggregator/channel"
+	"github.com/umbra-gpu/umbra/aggregator/driver/structs"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
@@ -71,7 +71,7 @@ func (ch *Channel) put() (put uint32, ok bool) {
 // ShowUSERD copies what the card wrote to the channel's USERD to the guest's. It writes only
 // changes, because each write makes the card check every waiting semaphore.
 func (ch *Channel) ShowUSERD() {
-	words := channel.ProgressWords(ch.card.Progress())
+	words := structs.ProgressWords(ch.card.Progress())
 	if ch.fifo.cfg.Mem.Update(ch.userd, words[:]) {
 		ch.fifo.cfg.Shadows.Wrote(ch.userd, gf100.USERDSize)
 	}
@@ -105,7 +105,7 @@ func (ch *Channel) readUSERD() (p card.Progress, put uint32, ok bool) {
 	if _, ok = mem.Translate(shadowpt.VRAM, ch.userd, gf100.USERDSize, true); ok {
 		mem.Read(shadowpt.VRAM, ch.userd, b[:])
 	}
-	p, put = channel.ReadUSERD(b[:])
+	p, put = structs.ReadUSERD(b[:])
 	return p, put, ok
 }
 
@@ -113,7 +113,7 @@ func (ch *Channel) readUSERD() (p card.Progress, put uint32, ok bool) {
 // structures. It must precede the moment when the guest can see that the channel is off: after
 // that the guest may reuse the memory.
 func (ch *Channel) saveBack(s card.State) {
-	for _, w := range channel.SavedWords(s) {
+	for _, w := range structs.SavedWords(s) {
 		ch.fifo.cfg.Mem.Write(shadowpt.VRAM, ch.Inst+w.Offset, binary.LittleEndian.AppendUint32(nil, w.Value))
 	}
 	ch.ShowUSERD()

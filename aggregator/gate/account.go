@@ -53,11 +53,6 @@ func (t *Gate) Ledger() []sched.Entry {
 	return ledger
 }
 
-var laneNames = [len(lanes)]string{"graphics", "copy 0", "copy 1"}
-
-// Engines returns the names of the engines of the ledger's accounts, in their order.
-func Engines() []string { return append([]string(nil), laneNames[:]...) }
-
 // Counts returns the scheduler's counts of unusual events.
 func (t *Gate) Counts() sched.Counts {
 	if t == nil {

@@ -22,15 +22,15 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/sched"
-	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
 // Gate shares the engine time of one card. A nil Gate forwards every submission immediately.
 type Gate struct {
-	card  card.Meter
-	now   func() time.Duration
-	alarm Alarm
+	card    card.Meter
+	engines int
+	now     func() time.Duration
+	alarm   Alarm
 
 	wake    chan struct{} // of capacity 1: poll the card
 	closing chan struct{}
@@ -38,7 +38,7 @@ type Gate struct {
 
 	mu     sync.Mutex
 	s      *sched.Scheduler
-	chans  [gf100.Channels]*gated // by the card's number
+	chans  []*gated // by the card's number; nil where there is none
 	nodes  map[sched.ID]*gated
 	guests map[Guest]*ShareState
 	owners map[sched.ID]Guest
@@ -66,9 +66,6 @@ func (t timer) C() <-chan time.Time   { return t.Timer.C }
 func (t timer) Reset(d time.Duration) { t.Timer.Reset(d) }
 func (t timer) Stop()                 { t.Timer.Stop() }
 
-// lanes are the engines whose time is shared.
-var lanes = [...]int{gf100.EngineGR, gf100.EngineCE0, gf100.EngineCE1}
-
 // pollInterval is the time between polls of a card that has work and raises no interrupt.
 const pollInterval = 2 * time.Millisecond
 
@@ -85,28 +82,28 @@ type Guest interface {
 type Channel interface {
 	Card() card.Channel
 	Guest() Guest
-	Number() uint8 // as its guest counts
+	Number() uint32 // as its guest counts
 	// Space names its address space: the directory in the guest's memory.
 	Space() (dir uint64, target shadowpt.Target)
 	// Abort ends the channel: its request does not end on an engine. It calls Aborted.
-	Abort(engine int)
+	Abort(card.Engine)
 }
 
-// New makes a gate in front of a card that reports engine time by channel. w wakes it; nil is a
+// New makes a gate in front of a card that reports the time of so many engines by channel. w wakes it; nil is a
 // timer.
-func New(m card.Meter, cfg sched.Config, now func() time.Duration, w Alarm) (*Gate, error) {
+func New(m card.Meter, engines int, cfg sched.Config, now func() time.Duration, w Alarm) (*Gate, error) {
 	if w == nil {
 		w = timer{time.NewTimer(time.Hour)}
 	}
 	if m == nil {
 		return nil, fmt.Errorf("aggregator: this card does not report engine time by channel, so use no scheduler")
 	}
-	s, err := sched.New(cfg, len(lanes), now())
+	s, err := sched.New(cfg, engines, now())
 	if err != nil {
 		return nil, fmt.Errorf("aggregator: scheduler: %w", err)
 	}
 	t := &Gate{
-		card: m, now: now, alarm: w, s: s, wake: make(chan struct{}, 1), closing: make(chan struct{}),
+		card: m, engines: engines, now: now, alarm: w, s: s, wake: make(chan struct{}, 1), closing: make(chan struct{}),
 		nodes: make(map[sched.ID]*gated), guests: make(map[Guest]*ShareState), owners: make(map[sched.ID]Guest),
 	}
 	m.OnUse(t.requestPoll)
@@ -263,11 +260,11 @@ func (t *Gate) with(ch Channel, f func(c *gated)) bool {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	c := t.chans[ch.Card().ID()]
-	if c == nil || c.ch != ch {
+	id := int(ch.Card().ID())
+	if id >= len(t.chans) || t.chans[id] == nil || t.chans[id].ch != ch {
 		return false
 	}
-	f(c)
+	f(t.chans[id])
 	return true
 }
 
@@ -296,9 +293,9 @@ func (t *Gate) charge(now time.Duration, c *gated, u *card.Use) {
 		n = c.Inflight // the card has none of them; it may have skipped some
 	}
 	most := time.Duration(0)
-	var busy [len(lanes)]time.Duration
-	for i, e := range lanes {
-		busy[i] = u.Busy[e] - c.Last.Busy[e]
+	var busy [card.MaxEngines]time.Duration
+	for i := range t.engines {
+		busy[i] = u.Busy[i] - c.Last.Busy[i]
 		if busy[i] > most {
 			c.Lane, most = i, busy[i]
 		}
@@ -306,7 +303,7 @@ func (t *Gate) charge(now time.Duration, c *gated, u *card.Use) {
 	if u.Running && most > 0 {
 		t.s.Running(now, c.Lane, c.Node)
 	}
-	for i, d := range busy {
+	for i, d := range busy[:t.engines] {
 		if d > 0 && i != c.Lane {
 			t.s.Complete(now, sched.Done{Channel: c.Node, Engine: i, Busy: d})
 		}

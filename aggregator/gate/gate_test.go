@@ -63,7 +63,7 @@ func (m *meter) now() (t time.Duration) {
 
 func (m *meter) OnUse(f func()) { m.do(func() { m.onUse = f }) }
 
-func (m *meter) Use(id uint8) (u card.Use) {
+func (m *meter) Use(id uint32) (u card.Use) {
 	m.do(func() {
 		c := m.chans[id]
 		u = c.use
@@ -89,7 +89,7 @@ type channel struct {
 	gate  *Gate
 	meter *meter
 	guest *guest
-	id    uint8
+	id    uint32
 	dir   uint64
 
 	// Guarded by the meter's lock.
@@ -104,10 +104,10 @@ type channel struct {
 	endless bool
 }
 
-func (c *channel) ID() uint8                        { return c.id }
+func (c *channel) ID() uint32                       { return c.id }
 func (c *channel) Card() card.Channel               { return c }
 func (c *channel) Guest() Guest                     { return c.guest }
-func (c *channel) Number() uint8                    { return c.id }
+func (c *channel) Number() uint32                   { return c.id }
 func (c *channel) Space() (uint64, shadowpt.Target) { return c.dir, shadowpt.VRAM }
 func (c *channel) Enable()                          { c.meter.do(func() { c.enabled = true }) }
 func (c *channel) Disable()                         { c.meter.do(func() { c.enabled = false }) }
@@ -132,7 +132,7 @@ func (c *channel) Doorbell(put uint32) {
 }
 
 // Abort ends the channel as its guest does it.
-func (c *channel) Abort(int) {
+func (c *channel) Abort(card.Engine) {
 	c.gate.Disable(c)
 	c.gate.GiveUp(c)
 	c.meter.do(func() { c.aborted++ })
@@ -150,7 +150,7 @@ func (c *channel) end(n int, d time.Duration) {
 	c.change(func() {
 		c.meter.clock += time.Duration(n) * d
 		c.use.Ended += uint64(n)
-		c.use.Busy[gf100.EngineGR] += time.Duration(n) * d
+		c.use.Busy[card.Graphics] += time.Duration(n) * d
 	})
 }
 
@@ -158,7 +158,7 @@ func (c *channel) end(n int, d time.Duration) {
 func (c *channel) run(d time.Duration, running bool) {
 	c.change(func() {
 		c.meter.clock += d
-		c.use.Busy[gf100.EngineGR] += d
+		c.use.Busy[card.Graphics] += d
 		c.use.Running = running
 	})
 }
@@ -186,14 +186,14 @@ func newGate(t tester, w Alarm, m *meter, edit func(*sched.Config)) *Gate {
 	if edit != nil {
 		edit(&cfg)
 	}
-	g, err := New(m, cfg, m.now, w)
+	g, err := New(m, 3, cfg, m.now, w)
 	require.NoError(t, err)
 	t.Cleanup(g.Close)
 	return g
 }
 
 // add adds a channel that is enabled.
-func (t *Gate) add(m *meter, g *guest, id uint8, dir uint64) *channel {
+func (t *Gate) add(m *meter, g *guest, id uint32, dir uint64) *channel {
 	c := &channel{gate: t, meter: m, guest: g, id: id, dir: dir}
 	m.do(func() { m.chans[id] = c })
 	if err := t.Add(c, card.Ring{Log2: ringLog2}, 0); err != nil {
@@ -212,7 +212,7 @@ func pair(t *testing.T, edit func(*sched.Config)) (*Gate, *meter, *channel, *cha
 	for i := range c {
 		g := &guest{name: fmt.Sprint("guest", i)}
 		require.NoError(t, gate.AddGuest(g, sched.NodeConfig{}, BySpace))
-		c[i] = gate.add(m, g, uint8(i), 1)
+		c[i] = gate.add(m, g, uint32(i), 1)
 	}
 	return gate, m, c[0], c[1]
 }
@@ -277,7 +277,7 @@ func TestAllThatEndsIsExecuted(t *testing.T) {
 				gate.Disable(c)
 				gate.Remove(c)
 			}
-			channels[i] = gate.add(m, guests[i/3], uint8(i), uint64(i/2))
+			channels[i] = gate.add(m, guests[i/3], uint32(i), uint64(i/2))
 		}
 		for i := range channels {
 			start(i)
@@ -444,7 +444,7 @@ func TestAlarm(t *testing.T) {
 	for i, d := range []time.Duration{40 * time.Millisecond, 100 * time.Microsecond} {
 		g := &guest{name: fmt.Sprint(i)}
 		require.NoError(t, gate.AddGuest(g, sched.NodeConfig{}, BySpace))
-		c[i] = gate.add(m, g, uint8(i), 1)
+		c[i] = gate.add(m, g, uint32(i), 1)
 		c[i].submit(1)
 		require.Eventually(t, c[i].has(1), patience, tick)
 		c[i].end(1, d)
@@ -489,7 +489,7 @@ func TestGroups(t *testing.T) {
 		require.NoError(t, gate.AddGuest(g, sched.NodeConfig{}, by))
 		var c []*channel
 		for i, dir := range []uint64{0x1000, 0x2000, 0x2000} {
-			c = append(c, gate.add(m, g, uint8(i), dir))
+			c = append(c, gate.add(m, g, uint32(i), dir))
 		}
 		require.Equal(t, want, names())
 		if by == BySpace {
@@ -516,11 +516,11 @@ func TestGroups(t *testing.T) {
 // TestRefusals: an invalid schedule is refused with its field; so is a card without a meter.
 func TestRefusals(t *testing.T) {
 	cfg := sched.Default()
-	_, err := New(nil, cfg, nil, nil)
+	_, err := New(nil, 3, cfg, nil, nil)
 	require.ErrorContains(t, err, "does not report engine time")
 	cfg.Credit.Period = 0
 	m := new(meter)
-	_, err = New(m, cfg, m.now, nil)
+	_, err = New(m, 3, cfg, m.now, nil)
 	require.ErrorContains(t, err, "credit.period")
 	gate, _, a, _ := pair(t, nil)
 	cfg = sched.Default()

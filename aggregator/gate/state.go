@@ -36,7 +36,7 @@ type GroupState struct {
 type GroupKey struct {
 	Dir     uint64
 	Target  shadowpt.Target
-	Channel uint8 // plus one
+	Channel uint32 // plus one
 	All     bool
 }
 
@@ -51,7 +51,7 @@ type ChannelState struct {
 	Sent     uint32 // as the card has it
 
 	Inflight int
-	Lane     int // index in lanes of the engine that worked for it last
+	Lane     int // the engine that worked for it last
 	Last     card.Use
 	Stalled  bool // reported to the scheduler as waiting for a semaphore
 	Over     bool // it has ended, or the card does not stop it

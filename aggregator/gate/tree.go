@@ -90,6 +90,9 @@ func (t *Gate) Add(ch Channel, ring card.Ring, get uint32) error {
 	}
 	c.Sent = get & (c.Size - 1)
 	c.LastPut, c.Accepted = c.Sent, c.Sent
+	for id := int(ch.Card().ID()); id >= len(t.chans); {
+		t.chans = append(t.chans, nil)
+	}
 	t.chans[ch.Card().ID()], t.nodes[node] = c, c
 	if c.Last.Underway {
 		c.Paused, c.Inflight = true, 1

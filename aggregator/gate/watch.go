@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/fault"
 	"github.com/umbra-gpu/umbra/aggregator/sched"
 )
@@ -19,7 +20,7 @@ func (t *Gate) doAlert() {
 	case !ok:
 	case a.Kind == sched.Abort && c != nil:
 		defer fault.Contain(c.ch.Guest(), "the scheduling of its channels")
-		c.ch.Abort(lanes[a.Engine])
+		c.ch.Abort(card.Engine(a.Engine))
 	case a.Kind == sched.Quarantine && g != nil:
 		g.Quarantine("several of its requests did not end")
 	case a.Kind == sched.Reset && c != nil:

@@ -11,8 +11,8 @@ import (
 	"sync"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
-	"github.com/umbra-gpu/umbra/aggregator/channel"
 	"github.com/umbra-gpu/umbra/aggregator/dma"
+	"github.com/umbra-gpu/umbra/aggregator/driver/structs"
 	"github.com/umbra-gpu/umbra/aggregator/vram"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
@@ -149,7 +149,7 @@ func (m *Memory) Read64(t shadowpt.Target, addr uint64) (uint64, bool) {
 
 // Update writes those words of a structure in VRAM that differ, and reports whether there were
 // any. The watcher is not told.
-func (m *Memory) Update(addr uint64, words []channel.Word) (wrote bool) {
+func (m *Memory) Update(addr uint64, words []structs.Word) (wrote bool) {
 	m.moving.RLock() // a write to a page that moves would be lost
 	defer m.moving.RUnlock()
 	b := m.words.Get().(*[4]byte)

@@ -20,7 +20,7 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card"
-	"github.com/umbra-gpu/umbra/aggregator/channel"
+	"github.com/umbra-gpu/umbra/aggregator/driver/structs"
 	"github.com/umbra-gpu/umbra/mmio"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
@@ -101,7 +101,7 @@ func New(c Card, cfg Config) *Function {
 func (f *Function) showBAR(k aperture.Kind, v uint32) {
 	var block [gf100.InstanceSize]byte
 	if addr, virtual := gf100.BlockMemory(v); virtual && f.ReadVRAM(addr, block[:]) {
-		f.maps.Block(k, true, channel.ReadSpace(block[:]))
+		f.maps.Block(k, true, structs.ReadSpace(block[:]))
 	} else {
 		f.maps.Block(k, false, shadowpt.Space{})
 	}
@@ -250,9 +250,9 @@ func (o owner) SameTable(t shadowpt.Target, addr uint64, p []byte) bool {
 
 // Quiesce implements aperture.Owner. Function.mu keeps trapped accesses out.
 func (o owner) Quiesce(do func()) {
-	var all [gf100.Channels]uint8
+	var all [gf100.Channels]uint32
 	for i := range all {
-		all[i] = uint8(i)
+		all[i] = uint32(i)
 	}
 	o.QuiesceChannels(all[:], do)
 }

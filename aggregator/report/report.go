@@ -9,6 +9,8 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/aggregator/driver/structs"
 	"github.com/umbra-gpu/umbra/aggregator/fault"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
@@ -34,32 +36,29 @@ type Receiver interface {
 	Done(runlist bool)
 }
 
-// Error is an error at which a channel stopped, in its guest's own names. One of the fields is
-// set.
+// Error is a fault at which a channel stopped, and the guest's instance block of the channel.
 type Error struct {
-	MMU   *gf100.MMUFault
-	PBDMA *gf100.PBDMAError
-	Graph *gf100.GraphTrap
-	Copy  *gf100.CopyTrap
+	card.Fault
+	Inst uint64
 }
 
 func (e *Error) deliver(id uint8, to Receiver) {
 	switch {
-	case e.MMU != nil:
-		to.MMUFault(id, *e.MMU)
-	case e.PBDMA != nil:
-		to.PBDMAError(*e.PBDMA)
-	case e.Graph != nil:
-		to.GraphTrap(id, *e.Graph)
-	case e.Copy != nil:
-		to.CopyTrap(id, *e.Copy)
+	case e.Kind.From() == card.MMU:
+		to.MMUFault(id, structs.MMUFault(e.Fault, e.Inst))
+	case e.Kind.From() == card.Reader:
+		to.PBDMAError(structs.PBDMAError(e.Fault, id))
+	case structs.Number(e.Engine) == gf100.EngineGR:
+		to.GraphTrap(id, structs.GraphTrap(e.Fault, e.Inst))
+	default:
+		to.CopyTrap(id, structs.CopyTrap(e.Fault, e.Inst))
 	}
 }
 
 // Undelivered is what is not yet delivered. It is flags, not a queue: a channel stops at its error, so
 // it has one at a time.
 type Undelivered struct {
-	Engines  uint32
+	Engines  card.EngineSet
 	Done     bool
 	Runlist  bool
 	Unbound  bool // a channel could not be bound
@@ -83,7 +82,7 @@ func (s *Undelivered) forget(id uint8) {
 
 func (s *Undelivered) deliver(to Receiver) {
 	if s.Engines != 0 {
-		to.EngineEvent(s.Engines)
+		to.EngineEvent(structs.Bits(s.Engines))
 	}
 	for _, e := range s.Errors {
 		e.deliver(e.ID, to)
@@ -183,8 +182,8 @@ func (r *Reporter) note(change func(*Undelivered)) {
 	r.changed.Broadcast()
 }
 
-// Completed reports non-stall events of engines, by bits, and whether any of them is new.
-func (r *Reporter) Completed(engines uint32) (added bool) {
+// Completed reports non-stall events of engines, and whether any of them is new.
+func (r *Reporter) Completed(engines card.EngineSet) (added bool) {
 	r.note(func(s *Undelivered) {
 		added = engines&^s.Engines != 0
 		s.Engines |= engines

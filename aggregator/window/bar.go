@@ -3,7 +3,7 @@ package window
 import (
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card"
-	"github.com/umbra-gpu/umbra/aggregator/channel"
+	"github.com/umbra-gpu/umbra/aggregator/driver/structs"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
@@ -43,7 +43,7 @@ func (b *bar) block(v uint32) {
 	block := make([]byte, gf100.InstanceSize)
 	b.state.On = b.state.Virtual && b.bars.mem.Read(shadowpt.VRAM, b.state.Inst, block)
 	if b.state.On {
-		b.tlb.Bind(shadowpt.Fermi, channel.ReadSpace(block))
+		b.tlb.Bind(shadowpt.Fermi, structs.ReadSpace(block))
 	} else {
 		b.tlb.Bind(shadowpt.Fermi, shadowpt.Space{})
 	}

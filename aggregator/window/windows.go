@@ -190,7 +190,7 @@ type owner struct {
 // was or where it is.
 func (o owner) Quiesce(do func()) {
 	o.Move(func() {
-		var ids []uint8
+		var ids []uint32
 		for _, ch := range o.cfg.Channels.CardChannels() {
 			ids = append(ids, ch.ID())
 		}

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/umbra-gpu/umbra/aggregator/gate"
+	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/sched"
 	"github.com/umbra-gpu/umbra/cmd/api"
 )
@@ -62,8 +62,8 @@ func ledgerOf(entries []sched.Entry) (api.LedgerNode, []sched.Entry) {
 }
 
 func accountsOf(accounts []sched.Account) (out []api.EngineAccount) {
-	for i, name := range gate.Engines() {
-		out = append(out, api.EngineAccount{Engine: name, Account: accounts[i]})
+	for i, a := range accounts {
+		out = append(out, api.EngineAccount{Engine: card.Engine(i).String(), Account: a})
 	}
 	return out
 }

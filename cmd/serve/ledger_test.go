@@ -6,7 +6,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/umbra-gpu/umbra/aggregator/gate"
 	"github.com/umbra-gpu/umbra/aggregator/sched"
 	"github.com/umbra-gpu/umbra/cmd/api"
 )
@@ -16,7 +15,7 @@ import (
 func TestLedger(t *testing.T) {
 	entry := func(depth int, name string, weight, ended int) sched.Entry {
 		e := sched.Entry{Depth: depth, Name: name, Weight: weight}
-		for i := range gate.Engines() {
+		for i := range 3 {
 			e.Waiting, e.Inflight = append(e.Waiting, i), append(e.Inflight, 1)
 			e.Accounts = append(e.Accounts, sched.Account{Requests: int64(weight + i)})
 			e.Past = append(e.Past, sched.Account{Requests: int64(i * ended)})

@@ -1,6 +1,10 @@
 package gf100
 
-import "time"
+import (
+	"time"
+
+	"github.com/umbra-gpu/umbra/mmio"
+)
 
 // Timer is what an [Alarm] sets: a *time.Timer whose function takes the owner's lock and
 // calls [Alarm.Fired], or a fake of a test.
@@ -56,21 +60,13 @@ func (a *Alarm) Close() {
 	a.timer.Stop()
 }
 
-// Line is the state of a function's interrupt.
-type Line struct {
-	Level    bool // something is pending and enabled
-	Edge     bool // the level rose, or a message has to be sent again
-	MSI      bool // the driver wants messages, one for each edge; else the pin follows the level
-	Disabled bool // the driver has switched the pin off
-}
-
 // Pin is the host's view of a function's interrupt. Like a Face it is guarded by its
 // owner's lock.
-type Pin struct{ reported Line }
+type Pin struct{ reported mmio.Line }
 
 // Settle recomputes the interrupt tree, with PFIFO's own level. It returns the line, and
 // whether it differs from the one last reported.
-func (p *Pin) Settle(f *Face, c *ConfigSpace, fifo bool) (l Line, changed bool) {
+func (p *Pin) Settle(f *Face, c *ConfigSpace, fifo bool) (l mmio.Line, changed bool) {
 	f.tree.fifo = fifo
 	l.Level, l.Edge = f.Settle()
 	l.MSI, l.Disabled = c.MSIEnabled(), c.INTxDisabled()
@@ -84,4 +80,4 @@ func (p *Pin) Settle(f *Face, c *ConfigSpace, fifo bool) (l Line, changed bool) 
 }
 
 // Forget makes the next Settle report the line in full, for a new host.
-func (p *Pin) Forget() { p.reported = Line{} }
+func (p *Pin) Forget() { p.reported = mmio.Line{} }

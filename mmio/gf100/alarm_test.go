@@ -1,6 +1,7 @@
 package gf100
 
 import (
+	"github.com/umbra-gpu/umbra/mmio"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -13,23 +14,23 @@ func TestPinReportsChanges(t *testing.T) {
 	require.NoError(t, err)
 	b.Write32(0x140, 1)
 	var p Pin
-	settle := func(fifo bool) (Line, bool) { return p.Settle(b.face, c, fifo) }
+	settle := func(fifo bool) (mmio.Line, bool) { return p.Settle(b.face, c, fifo) }
 	_, changed := settle(false)
 	require.False(t, changed)
 	l, changed := settle(true)
 	require.True(t, changed)
-	require.Equal(t, Line{Level: true, Edge: true}, l)
+	require.Equal(t, mmio.Line{Level: true, Edge: true}, l)
 	_, changed = settle(true)
 	require.False(t, changed)
 	p.Forget()
 	l, changed = settle(true)
 	require.True(t, changed)
-	require.Equal(t, Line{Level: true}, l)
+	require.Equal(t, mmio.Line{Level: true}, l)
 	c.Write(4, []byte{0, 4}) // interrupt disable
 	l, changed = settle(true)
 	require.True(t, changed)
 	require.True(t, l.Disabled)
 	l, changed = settle(false)
 	require.True(t, changed)
-	require.Equal(t, Line{Disabled: true}, l)
+	require.Equal(t, mmio.Line{Disabled: true}, l)
 }

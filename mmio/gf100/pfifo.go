@@ -19,6 +19,9 @@ const (
 	EngineCE1 = 5
 )
 
+// Executing are the engines that execute channels' work.
+var Executing = [...]int{EngineGR, EngineCE0, EngineCE1}
+
 // EnablePFIFO is PFIFO's bit of NV_PMC_ENABLE.
 const EnablePFIFO = enablePFIFO
 

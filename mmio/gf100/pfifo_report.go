@@ -172,9 +172,13 @@ type MMUFault struct {
 	Inst uint64 // instance block, in bytes
 	VA   uint64
 	Info uint32 // NV_PFIFO_MMU_FAULT_INFO
-	// Report is what a program did, in words for a log; no register has it.
-	Report string
 }
+
+// Reason returns why the access was not possible.
+func (f MMUFault) Reason() uint8 { return uint8(f.Info & 0xf) }
+
+// GPC reports whether the client is in a GPC.
+func (f MMUFault) GPC() bool { return f.Info&faultHub == 0 }
 
 // Write reports whether the access was a write.
 func (f MMUFault) Write() bool { return f.Info&faultWrite != 0 }

@@ -73,7 +73,6 @@ type GraphTrap struct {
 	Data       uint32
 	DataError  uint32  // NV_PGRAPH_DATA_ERROR, if Intr has GraphIntrDataError
 	MP         MPError // if Intr has GraphIntrTrap
-	Report     string  // what a program did, in words for a log; no register has it
 }
 
 type pgraphUnit struct {

@@ -27,7 +27,7 @@ const (
 )
 
 // renumber converts between the numbers of a Renamed's channels and the software card's.
-func renumber(id uint8) uint8 { return id ^ 0x2a }
+func renumber(id uint32) uint32 { return id ^ 0x2a }
 
 // toBank returns the address of the byte at addr of the software card.
 func toBank(addr uint64) uint64 { return firstBank + addr/bankSize*bankStride + addr%bankSize }
@@ -55,7 +55,7 @@ func NewRenamed(cfg soft.Config, o driver.Options) (r *Renamed, c *soft.Card, er
 	r = new(Renamed)
 	r.nextTable.Store(firstTable)
 	if to := cfg.Watch; to != nil {
-		cfg.Watch = func(id uint8, t shadowpt.Target, addr uint64, n int, write bool) {
+		cfg.Watch = func(id uint32, t shadowpt.Target, addr uint64, n int, write bool) {
 			if t != shadowpt.VRAM {
 				to(renumber(id), t, addr, n, write)
 				return
@@ -85,7 +85,7 @@ func (r *Renamed) Meter() card.Meter { return nil }
 func (r *Renamed) Relocator() card.Relocator { return nil }
 
 // Serving implements card.GPU.
-func (r *Renamed) Serving(int) card.ChannelEvents { return nil }
+func (r *Renamed) Serving(card.Engine) card.ChannelEvents { return nil }
 
 // ReadVRAM implements card.Memory.
 func (r *Renamed) ReadVRAM(addr uint64, p []byte) bool {
@@ -240,7 +240,7 @@ type channel struct {
 	share *share
 }
 
-func (ch *channel) ID() uint8       { return renumber(ch.Channel.ID()) }
+func (ch *channel) ID() uint32      { return renumber(ch.Channel.ID()) }
 func (ch *channel) USERD() card.Run { return card.Run{} }
 
 func (ch *channel) State() card.State {

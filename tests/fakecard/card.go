@@ -193,22 +193,22 @@ func (c *Card) WritesTo(base, n uint32) (list []Write) {
 }
 
 // SetChannel sets NV_PCCSR_CHANNEL of a channel. Its state stays when the driver writes it.
-func (c *Card) SetChannel(id uint8, v uint32) { c.Set(regChannel+uint32(id)*8, v) }
+func (c *Card) SetChannel(id, v uint32) { c.Set(regChannel+id*8, v) }
 
 // Enabled reports whether a channel may run.
-func (c *Card) Enabled(id uint8) bool {
+func (c *Card) Enabled(id uint32) bool {
 	return c.Get(regChannel+uint32(id)*8)&gf100.ChannelEnabled != 0
 }
 
 // Bound returns the channel that a register write binds, and its instance block.
-func Bound(bar int, off uint64, v uint32) (id uint8, inst uint64, ok bool) {
+func Bound(bar int, off uint64, v uint32) (id uint32, inst uint64, ok bool) {
 	n := uint32(off) - regChannelInst
 	ok = bar == card.BAR0 && n < gf100.Channels*8 && n%8 == 0 && v&gf100.InstanceBound != 0
-	return uint8(n / 8), uint64(v&gf100.InstanceAddr) << 12, ok
+	return uint32(n / 8), uint64(v&gf100.InstanceAddr) << 12, ok
 }
 
 // Instance returns the address of a channel's instance block, false if it is not bound.
-func (c *Card) Instance(id uint8) (uint64, bool) {
+func (c *Card) Instance(id uint32) (uint64, bool) {
 	reg := regChannelInst + uint32(id)*8
 	_, inst, ok := Bound(card.BAR0, uint64(reg), c.Get(reg))
 	return inst, ok
@@ -268,7 +268,7 @@ func (c *Card) TakeEvents(to []card.ChannelEvent) []card.ChannelEvent {
 }
 
 // ProgramReport implements card.Registers.
-func (c *Card) ProgramReport(uint8) string { return "" }
+func (c *Card) ProgramReport(uint32) string { return "" }
 
 // Relocate implements card.Relocator.
 func (c *Card) Relocate(r card.Relocation) (done uint64, err error) {
@@ -280,7 +280,7 @@ func (c *Card) Relocate(r card.Relocation) (done uint64, err error) {
 func (c *Card) MaxMappings() int { return 1 << 16 }
 
 // QuiesceChannels implements card.Relocator: nothing runs.
-func (c *Card) QuiesceChannels(_ []uint8, do func()) { do() }
+func (c *Card) QuiesceChannels(_ []uint32, do func()) { do() }
 
 // AttachHost implements card.Registers.
 func (c *Card) AttachHost(h card.Host) { c.do(func() { c.host = h }) }

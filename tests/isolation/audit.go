@@ -21,7 +21,7 @@ func (w *Ward) own(g *aggregator.Guest) {
 
 // watch gets every access of the card's channels. It reports those that leave what belongs to the
 // channel's owner.
-func (w *Ward) watch(id uint8, t shadowpt.Target, addr uint64, n int, write bool) {
+func (w *Ward) watch(id uint32, t shadowpt.Target, addr uint64, n int, write bool) {
 	who := "nobody"
 	for i := range w.owners {
 		o := &w.owners[i]

@@ -30,7 +30,7 @@ func TestPanicsStayWithTheirGuest(t *testing.T) {
 				}
 			}
 			s := rig.New(t, testserver.SharedConfig{Card: soft.Config{
-				Watch: func(uint8, shadowpt.Target, uint64, int, bool) { plant("a step of its channel") },
+				Watch: func(uint32, shadowpt.Target, uint64, int, bool) { plant("a step of its channel") },
 			}})
 			for i := range 2 {
 				s.AddWith(serve.GPUConfig{

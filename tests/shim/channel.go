@@ -10,7 +10,6 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/devmodel/guest/push"
-	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
 
 // Each channel has a page of ring, a page with the words that end a submission, and a page
@@ -145,17 +144,12 @@ func (e events) stop(format string, args ...any) {
 	e.ringDoorbell()
 }
 
-func (e events) Completed(uint32)  { e.ringDoorbell() }
-func (e events) Broken(why string) { e.stop("the channel is broken: %s", why) }
-func (e events) MMUFault(f gf100.MMUFault) {
-	e.stop("MMU fault at %#x, unit %#x, information %#x", f.VA, f.Unit, f.Info)
-}
-func (e events) PBDMAError(p gf100.PBDMAError) {
-	e.stop("PBDMA error %#x at method %#x, data %#x", p.Intr, p.Method, p.Data)
-}
-func (e events) GraphTrap(t gf100.GraphTrap) {
-	e.stop("class %04x refused method %#x, data %#x (interrupt %#x, data error %#x)", t.Class, t.Method, t.Data, t.Intr, t.DataError)
-}
-func (e events) CopyTrap(t gf100.CopyTrap) {
-	e.stop("copy engine %d refused method %#x, data %#x (status %d)", t.Engine, t.Method, t.Data, t.Status)
+func (e events) Completed(card.EngineSet) { e.ringDoorbell() }
+
+func (e events) Fault(f card.Fault) {
+	if f.Kind == card.Translation {
+		e.stop("no page at %#x, engine %v, reason %#x", f.VA, f.Engine, f.Reason)
+		return
+	}
+	e.stop("%v, engine %v, class %04x, method %#x, data %#x (code %#x) %s", f.Kind, f.Engine, f.Class, f.Method, f.Data, f.Code, f.Text)
 }

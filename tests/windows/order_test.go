@@ -72,7 +72,7 @@ func TestRowBarriers(t *testing.T) {
 // listener is a host that is told of interrupts.
 type listener func(level bool)
 
-func (on listener) Interrupt(line gf100.Line) { on(line.Level) }
+func (on listener) Interrupt(line mmio.Line) { on(line.Level) }
 
 // TestInterruptIsBarrier: at an interrupt, every alias has all earlier writes.
 func TestInterruptIsBarrier(t *testing.T) {

@@ -59,7 +59,7 @@ type Config struct {
 	// to system memory: page tables, USERD, rings, and what its
 	// engines read and write; of what programs reach, once for each page in a step. It is called
 	// in steps, one at a time for a channel, holds them up, and must not call back into the card.
-	Watch func(channel uint8, t shadowpt.Target, addr uint64, n int, write bool)
+	Watch func(channel uint32, t shadowpt.Target, addr uint64, n int, write bool)
 	// ProgramFault, if not nil, is called like Launched for each program that does what it must
 	// not.
 	ProgramFault func(error)

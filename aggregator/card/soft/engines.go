@@ -178,7 +178,7 @@ func (x *run) programFault(err error) {
 }
 
 // ProgramReport implements card.Registers.
-func (c *Card) ProgramReport(channel uint8) string {
+func (c *Card) ProgramReport(channel uint32) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if int(channel) >= len(c.fifo.channels) || c.fifo.channels[channel] == nil {

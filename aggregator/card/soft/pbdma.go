@@ -201,7 +201,7 @@ func (c *Card) TakeEvents(events []card.ChannelEvent) []card.ChannelEvent {
 	defer c.mu.Unlock()
 	for id := range c.fifo.Slots {
 		if e, broken := &c.fifo.Slots[id].Events, &c.fifo.broken[id]; *e != 0 || *broken != "" {
-			events = append(events, card.ChannelEvent{Channel: uint8(id), Engines: *e, Broken: *broken})
+			events = append(events, card.ChannelEvent{Channel: uint32(id), Engines: *e, Broken: *broken})
 			*e, *broken = 0, ""
 		}
 	}

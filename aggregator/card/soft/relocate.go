@@ -39,7 +39,7 @@ func (c *Card) MaxMappings() int { return c.vram.limit - 2 }
 var errMappings = errors.New("the system lets a process have no more mappings (vm.max_map_count)")
 
 // QuiesceChannels implements card.Relocator.
-func (c *Card) QuiesceChannels(ids []uint8, do func()) {
+func (c *Card) QuiesceChannels(ids []uint32, do func()) {
 	for _, id := range ids {
 		c.stepping[id].Lock()
 		defer c.stepping[id].Unlock()

@@ -74,7 +74,7 @@ func TestOwnersAreWokenByTheirOwnReleases(t *testing.T) {
 	const releases = 200
 	var looks atomic.Int64
 	var sem atomic.Uint64
-	r, cs := newChannelsOf(t, 3, soft.Config{Clock: noTime, Watch: func(channel uint8, _ shadowpt.Target, addr uint64, _ int, _ bool) {
+	r, cs := newChannelsOf(t, 3, soft.Config{Clock: noTime, Watch: func(channel uint32, _ shadowpt.Target, addr uint64, _ int, _ bool) {
 		if channel == 1 && addr == sem.Load() {
 			looks.Add(1)
 		}
@@ -109,7 +109,7 @@ func TestFailedLooksAreBounded(t *testing.T) {
 	const channels, releases, value = 30, 1000, 1 << 20
 	var v virtual
 	var looks, sem atomic.Uint64
-	v.each = func(channel uint8, _ shadowpt.Target, addr uint64, _ bool) {
+	v.each = func(channel uint32, _ shadowpt.Target, addr uint64, _ bool) {
 		if channel < channels && addr == sem.Load() {
 			looks.Add(1)
 		}
@@ -143,7 +143,7 @@ func TestPausesAreKept(t *testing.T) {
 	const channels, rounds = 30, 100
 	var v virtual
 	var looks, sem atomic.Uint64
-	v.each = func(channel uint8, _ shadowpt.Target, addr uint64, _ bool) {
+	v.each = func(channel uint32, _ shadowpt.Target, addr uint64, _ bool) {
 		if channel < channels && addr == sem.Load() {
 			looks.Add(1)
 			v.now.Add(uint64(time.Millisecond))
@@ -200,7 +200,7 @@ func each(cs []*testChannel, do func(*testChannel)) {
 // A failed look changes nothing for those who ask the card for its use.
 func TestFailedLooksAreNotReported(t *testing.T) {
 	var looks, changes, sem atomic.Uint64
-	r, c := newChannelRig(t, soft.Config{Clock: noTime, Watch: func(_ uint8, _ shadowpt.Target, addr uint64, _ int, _ bool) {
+	r, c := newChannelRig(t, soft.Config{Clock: noTime, Watch: func(_ uint32, _ shadowpt.Target, addr uint64, _ int, _ bool) {
 		if addr == sem.Load() {
 			looks.Add(1)
 		}

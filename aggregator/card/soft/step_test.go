@@ -22,11 +22,11 @@ const perAccess = 5 * time.Microsecond
 // virtual is a card's time, as if each access of a channel took perAccess.
 type virtual struct {
 	now  atomic.Uint64
-	each func(channel uint8, t shadowpt.Target, addr uint64, write bool) // called for each, or nil
+	each func(channel uint32, t shadowpt.Target, addr uint64, write bool) // called for each, or nil
 }
 
 func (v *virtual) config() soft.Config {
-	return soft.Config{Clock: v.now.Load, Watch: func(channel uint8, t shadowpt.Target, addr uint64, _ int, write bool) {
+	return soft.Config{Clock: v.now.Load, Watch: func(channel uint32, t shadowpt.Target, addr uint64, _ int, write bool) {
 		v.now.Add(uint64(perAccess))
 		if v.each != nil {
 			v.each(channel, t, addr, write)
@@ -62,7 +62,7 @@ func TestStepsEndInTime(t *testing.T) {
 				var v virtual
 				var accesses [gf100.Channels]uint64 // of a channel's step
 				var most atomic.Uint64
-				v.each = func(channel uint8, _ shadowpt.Target, _ uint64, _ bool) { accesses[channel]++ }
+				v.each = func(channel uint32, _ shadowpt.Target, _ uint64, _ bool) { accesses[channel]++ }
 				r, cs := newChannelsOf(t, channels, v.config())
 				r.host.wrote = func(off, _ uint64) { // at the end of a step, as often as it wrote
 					channel := off>>20 + 1
@@ -124,17 +124,17 @@ func repeat(n int, words ...uint32) (out []uint32) {
 
 // gate holds accesses of one channel.
 type gate struct {
-	channel uint8
+	channel uint32
 	target  shadowpt.Target
 	once    sync.Once
 	in, out chan struct{}
 }
 
-func newGate(channel uint8, t shadowpt.Target) *gate {
+func newGate(channel uint32, t shadowpt.Target) *gate {
 	return &gate{channel: channel, target: t, in: make(chan struct{}), out: make(chan struct{})}
 }
 
-func (g *gate) pass(channel uint8, t shadowpt.Target, _ uint64, _ bool) {
+func (g *gate) pass(channel uint32, t shadowpt.Target, _ uint64, _ bool) {
 	if channel == g.channel && t == g.target {
 		g.once.Do(func() {
 			close(g.in)
@@ -201,7 +201,7 @@ func TestOwnersWaitForTheirOwnSteps(t *testing.T) {
 		r.rd(0x2640)
 	})
 	soon("quiesce and relocate", func() {
-		r.card.QuiesceChannels([]uint8{uint8(c.id)}, func() {
+		r.card.QuiesceChannels([]uint32{uint32(c.id)}, func() {
 			_, err := r.card.Relocate(card.Relocation{Addr: c.data, Size: 0x1000})
 			require.NoError(t, err)
 		})
@@ -277,9 +277,9 @@ func TestShortRequestBesideLongOnes(t *testing.T) {
 				g := newGate(1, shadowpt.SystemNonCoherent)
 				var began, ended, short atomic.Uint64
 				v := &virtual{}
-				v.each = func(channel uint8, t shadowpt.Target, addr uint64, write bool) {
+				v.each = func(channel uint32, t shadowpt.Target, addr uint64, write bool) {
 					g.pass(channel, t, addr, write)
-					if t == shadowpt.SystemNonCoherent && channel == uint8(long+1) && short.Swap(1) == 0 {
+					if t == shadowpt.SystemNonCoherent && channel == uint32(long+1) && short.Swap(1) == 0 {
 						ended.Store(v.now.Load())
 					}
 				}
@@ -299,12 +299,12 @@ func TestShortRequestBesideLongOnes(t *testing.T) {
 				last.waitSemaphore(0, 1)
 				// A slice ends with the step that passes its end.
 				require.LessOrEqual(t, ended.Load()-began.Load(), uint64(long)*(slice+uint64(2*time.Millisecond)), "with %d", long)
-				u := r.card.Use(uint8(last.id))
+				u := r.card.Use(uint32(last.id))
 				require.Less(t, u.Busy[gf100.EngineGR], time.Millisecond, "the others' time is not its own")
 				for _, c := range cs[:long] {
 					c.disable()
 					c.kick()
-					u := r.card.Use(uint8(c.id))
+					u := r.card.Use(uint32(c.id))
 					require.True(t, u.Underway && !u.Running && u.Ended == 0)
 					require.Positive(t, u.Busy[gf100.EngineGR])
 				}

@@ -100,8 +100,8 @@ func TestProgramTrap(t *testing.T) {
 			require.EqualValues(t, gf100.TPCTrapMP, r.rd(0x504508))
 			require.Equal(t, tc.warp, r.rd(0x504648))
 			require.Equal(t, tc.global, r.rd(0x504650))
-			require.Contains(t, r.card.ProgramReport(uint8(cs[0].id)), "block [0 0 0], warp 0")
-			require.Empty(t, r.card.ProgramReport(uint8(cs[1].id)))
+			require.Contains(t, r.card.ProgramReport(uint32(cs[0].id)), "block [0 0 0], warp 0")
+			require.Empty(t, r.card.ProgramReport(uint32(cs[1].id)))
 			r.wr(0x504648, 0)
 			r.wr(0x504650, tc.global)
 			require.Zero(t, r.rd(0x504508))
@@ -126,7 +126,7 @@ func TestProgramMMUFault(t *testing.T) {
 	r.eventually("fault", func() bool { return r.rd(0x259c) == 1 })
 	require.EqualValues(t, 0x70, r.rd(0x2808))
 	require.EqualValues(t, 1<<8|1<<7, r.rd(0x280c)&^0xf)
-	require.Contains(t, r.card.ProgramReport(uint8(cs[0].id)), `address not mapped at 0x10 "st b32 wb g[$r0d] $r0"`)
+	require.Contains(t, r.card.ProgramReport(uint32(cs[0].id)), `address not mapped at 0x10 "st b32 wb g[$r0d] $r0"`)
 	cs[1].alive()
 }
 

@@ -12,10 +12,9 @@ import (
 // engine.
 
 var (
-	_ card.Meter              = (*Card)(nil)
-	_ card.Registers          = (*Card)(nil)
-	_ card.Relocator          = (*Card)(nil)
-	_ [gf100.Engines]struct{} = [card.Engines]struct{}{}
+	_ card.Meter     = (*Card)(nil)
+	_ card.Registers = (*Card)(nil)
+	_ card.Relocator = (*Card)(nil)
 )
 
 // Account is the use that a channel made of the card since it was bound. Busy and Ended are
@@ -78,7 +77,7 @@ func (ch *channel) charge(s *step) {
 }
 
 // Use implements card.Meter.
-func (c *Card) Use(id uint8) (u card.Use) {
+func (c *Card) Use(id uint32) (u card.Use) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	i := int(id) % gf100.Channels
@@ -87,8 +86,8 @@ func (c *Card) Use(id uint8) (u card.Use) {
 		return card.Use{Barred: true}
 	}
 	u.Ended = ch.Use.Ended
-	for e := range u.Busy {
-		u.Busy[e] = time.Duration(ch.Use.Busy[e])
+	for i, e := range gf100.Executing {
+		u.Busy[i] = time.Duration(ch.Use.Busy[e])
 	}
 	may := c.fifo.mayRun(i)
 	switch ch.State {

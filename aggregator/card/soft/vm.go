@@ -134,7 +134,7 @@ func (m *vm) lookup(va uint64) (pte shadowpt.PTE, end uint64, r shadowpt.Reason,
 // memory returns n bytes of VRAM or of system memory, or nil.
 func (m *vm) memory(t shadowpt.Target, addr uint64, n int, write bool) []byte {
 	if m.card.cfg.Watch != nil && m.user >= 0 {
-		m.card.cfg.Watch(uint8(m.user), t, addr, n, write)
+		m.card.cfg.Watch(uint32(m.user), t, addr, n, write)
 	}
 	if write {
 		return m.card.memory(t, addr, n, m.owner, &m.writes)

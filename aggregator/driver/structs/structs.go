@@ -1,11 +1,11 @@
-// Package channel reads what a guest's driver says about a channel: its instance block and
-// its USERD. Every field that reaches the card is named here; all other bits of the guest's
-// memory have no effect.
+// Package structs reads and makes what a GF100 keeps in memory for a channel, its instance block and
+// its USERD, and what its registers report of faults. Package driver uses it for the card's own
+// channels, and the faces of guests for what a guest's driver wrote. Every field that reaches the card
+// is named here; all other bits of the guest's memory have no effect.
 //
-// The functions are pure. What they return is the guest's word: the caller checks that
-// addresses are the guest's. Package driver uses the same layouts for the card's own
-// structures.
-package channel
+// The functions are pure. What they return is the guest's word: the caller checks that addresses are
+// the guest's.
+package structs
 
 import (
 	"encoding/binary"
