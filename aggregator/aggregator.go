@@ -9,7 +9,6 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/dma"
 	"github.com/umbra-gpu/umbra/aggregator/gate"
-	"github.com/umbra-gpu/umbra/aggregator/report"
 	"github.com/umbra-gpu/umbra/aggregator/sched"
 	"github.com/umbra-gpu/umbra/aggregator/vram"
 	"github.com/umbra-gpu/umbra/aggregator/window"
@@ -83,21 +82,21 @@ func (a *Aggregator) everybody() []*Guest {
 	return list
 }
 
-// AddGuest adds a guest. Its events go to ev from now on.
-func (a *Aggregator) AddGuest(cfg GuestConfig, ev report.Receiver) (*Guest, error) {
+// AddGuest adds a guest with a face. The face gets its events from now on.
+func (a *Aggregator) AddGuest(cfg GuestConfig, face Face) (*Guest, error) {
 	if err := cfg.complete(&a.opts); err != nil {
 		return nil, fmt.Errorf("aggregator: guest %s: %w", cfg.Name, err)
 	}
 	a.adding.Lock()
 	defer a.adding.Unlock()
-	g, err := a.addGuest(cfg, ev)
+	g, err := a.addGuest(cfg, face)
 	if err != nil {
 		return nil, fmt.Errorf("aggregator: guest %s: %w", cfg.Name, err)
 	}
 	return g, nil
 }
 
-func (a *Aggregator) addGuest(cfg GuestConfig, ev report.Receiver) (*Guest, error) {
+func (a *Aggregator) addGuest(cfg GuestConfig, face Face) (*Guest, error) {
 	a.mu.Lock()
 	index := slices.Index(a.guests[:a.opts.Guests], nil)
 	a.mu.Unlock()
@@ -113,7 +112,7 @@ func (a *Aggregator) addGuest(cfg GuestConfig, ev report.Receiver) (*Guest, erro
 		share.Close(false)
 		return nil, err
 	}
-	g := newGuest(a, index, cfg, vram.NewExtents(runs), share, ev)
+	g := newGuest(a, index, cfg, vram.NewExtents(runs), share, face)
 	if err := a.gate.AddGuest(roomGuest{g}, cfg.Share, cfg.Group); err != nil {
 		g.reports.Close()
 		a.free(g)

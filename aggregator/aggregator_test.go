@@ -50,7 +50,7 @@ func TestGuestsShareTheBus(t *testing.T) {
 				require.False(t, ok)
 			}
 		}
-		_, err := a.AddGuest(GuestConfig{Name: "more", VRAM: 1 << 20, Tables: 1 << 20}, newRecorder())
+		_, err := addFace(a, GuestConfig{Name: "more", VRAM: 1 << 20, Tables: 1 << 20}, newRecorder())
 		require.EqualError(t, err, fmt.Sprintf("aggregator: guest more: limit of %d guests reached", guests))
 	}
 }
@@ -75,13 +75,13 @@ func TestQuota(t *testing.T) {
 		return list
 	}
 	require.Equal(t, []uint8{0, 1}, bound(few))
-	require.Equal(t, uint64(2), few.stats.FIFO.OverQuota.Load())
+	require.Equal(t, uint64(2), few.stats.Channels.OverQuota.Load())
 	require.Equal(t, []uint8{0, 1, 2}, bound(fast))
 	require.Equal(t, uint64(1), a.ScheduleCounts().Storms)
 	now.Add(int64(time.Second))
 	bindChannelAt(t, fast, 3, dirAt+0x30000)
 	require.NotNil(t, fast.cardChannel(3))
-	_, err := a.AddGuest(GuestConfig{Name: "more", VRAM: 4 << 20, Tables: 1 << 20, Channels: 3, Guaranteed: 4}, newRecorder())
+	_, err := addFace(a, GuestConfig{Name: "more", VRAM: 4 << 20, Tables: 1 << 20, Channels: 3, Guaranteed: 4}, newRecorder())
 	require.ErrorContains(t, err, "must be 1 to 3")
 }
 

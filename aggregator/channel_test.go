@@ -5,6 +5,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/umbra-gpu/umbra/aggregator/channels"
+	face "github.com/umbra-gpu/umbra/aggregator/face/gf100"
+	"github.com/umbra-gpu/umbra/devmodel"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
@@ -20,11 +23,9 @@ func TestNewChannelsRunAfterTheInvalidate(t *testing.T) {
 	bindChannel(t, g, 1)
 	writeEntry(t, g, 0x300000, 0)
 	f.Hold(invalidates, true)
-	g.mu.Lock()
-	g.channels.Listed.Add(2)
-	g.mu.Unlock()
+	listed(g, 2)
 	bindAt(g, 2, writeInstance(t, g, 2, dirAt, 0))
-	g.Enable(2, true)
+	gpu(g).Channel(2, devmodel.Enable, 1)
 	f.Forget()
 	require.Eventually(t, func() bool { return len(f.WritesTo(regInvalidate, 4)) > 0 }, patience, tick)
 	bindChannel(t, other, 1) // whose commit is not to list it
@@ -53,12 +54,45 @@ func TestBadStructures(t *testing.T) {
 		settle(g)
 		require.Eventually(t, ev.saw(func() bool { return ev.unbound == i+1 }), patience, tick)
 	}
-	require.Equal(t, []uint64{1, 2}, []uint64{g.stats.FIFO.BadInstance.Load(), g.stats.FIFO.BadUSERD.Load()})
+	require.Equal(t, []uint64{1, 2}, []uint64{g.stats.Channels.BadInstance.Load(), g.stats.Channels.BadUSERD.Load()})
 	for _, entries := range []uint32{128, 0} { // of an empty one nothing has to be read
-		g.Runlist(end>>12, entries)
+		gpu(g).Runlist(end>>12, entries)
 		settle(g)
-		require.Equal(t, uint64(1), g.stats.BadRunlist.Load())
+		require.Equal(t, uint64(1), g.stats.Channels.BadRunlist.Load())
 	}
 	require.Eventually(t, ev.saw(func() bool { return ev.unlisted == 1 }), patience, tick)
 	require.Empty(t, g.channels.CardChannels())
+}
+
+// givenFace is a face whose channel 2 uses the mapping of channel 1 as the card has it.
+type givenFace struct {
+	*face.Face
+	dir uint64
+}
+
+func (g *givenFace) Describe(id uint32) (channels.Description, bool) {
+	d, ok := g.Face.Describe(id)
+	if id == 2 {
+		d.Given = g.dir
+	}
+	return d, ok
+}
+
+// TestGivenMapping: a channel whose mapping is given has no shadow, and ends without an invalidate.
+func TestGivenMapping(t *testing.T) {
+	a, f := newAgg(t, Options{})
+	given := &givenFace{Face: face.New(newRecorder())}
+	g, err := a.AddGuest(GuestConfig{Name: "a", VRAM: 4 << 20, Tables: 1 << 20}, given)
+	require.NoError(t, err)
+	given.Connect(g)
+	bindChannel(t, g, 1)
+	given.dir = directory(t, f, g, 1)
+	bindChannelAt(t, g, 2, dirAt+shadowpt.DirSize)
+	require.Equal(t, given.dir, directory(t, f, g, 2))
+	require.EqualValues(t, 1, g.stats.Shadow.Rebuilds.Load())
+	f.Hold(invalidates, true)
+	gpu(g).Channel(2, devmodel.Bind, 0)
+	settle(g)
+	require.EqualValues(t, 1, g.stats.Channels.Unbinds.Load())
+	f.Hold(invalidates, false)
 }

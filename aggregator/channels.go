@@ -4,26 +4,30 @@ import (
 	"time"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
-	"github.com/umbra-gpu/umbra/aggregator/driver/structs"
+	"github.com/umbra-gpu/umbra/aggregator/channels"
 	"github.com/umbra-gpu/umbra/aggregator/fault"
-	"github.com/umbra-gpu/umbra/aggregator/fifo"
 	"github.com/umbra-gpu/umbra/aggregator/report"
-	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
 
 // What lets a channel run, what stops it, and what the card and the gate report of it.
 
 // runChannel lets a channel run if nothing stops it. Guest.mu is held.
-func (g *Guest) runChannel(ch *fifo.Channel) {
+func (g *Guest) runChannel(ch *channels.Channel) {
 	if f, refused := g.channels.Run(ch); refused {
 		g.stop(ch, f)
 	}
 }
 
+func (g *Guest) runChannels(list []*channels.Channel) {
+	for _, ch := range list {
+		g.runChannel(ch)
+	}
+}
+
 // resumeChannel is runChannel, after deferred invalidates of the channel's space. Guest.mu is held.
-func (g *Guest) resumeChannel(ch *fifo.Channel) {
+func (g *Guest) resumeChannel(ch *channels.Channel) {
 	if g.shadows.NeedsFlush(ch.Key()) {
-		g.state.Pending.Schedule = true
+		g.state.Pending.Follow = true
 		g.flushDeferred()
 		return
 	}
@@ -31,15 +35,15 @@ func (g *Guest) resumeChannel(ch *fifo.Channel) {
 }
 
 // stop stops a channel at a fault, and reports that. Guest.mu is held.
-func (g *Guest) stop(ch *fifo.Channel, f card.Fault) {
+func (g *Guest) stop(ch *channels.Channel, f card.Fault) {
 	ch.Stop(f)
-	g.reports.Failed(ch.ID, report.Error{Fault: f, Inst: ch.Inst})
+	g.reports.Failed(ch.ID, report.Error{Fault: f, Place: ch.Place})
 }
 
-// Quarantined implements fifo.Guest.
+// Quarantined implements channels.Guest.
 func (r roomGuest) Quarantined() bool { return r.quarantined.Load() }
 
-// Completed implements fifo.Guest. The driver of the guest then looks at its fences.
+// Completed implements channels.Guest. The driver of the guest then looks at its fences.
 func (r roomGuest) Completed(engines card.EngineSet) {
 	defer fault.Contain(r, "an event of its channels")
 	if r.reports.Completed(engines) {
@@ -47,8 +51,8 @@ func (r roomGuest) Completed(engines card.EngineSet) {
 	}
 }
 
-// Failed implements fifo.Guest. An error of a channel that the guest has unbound is dropped.
-func (r roomGuest) Failed(ch *fifo.Channel, f card.Fault) {
+// Failed implements channels.Guest. An error of a channel that the guest has unbound is dropped.
+func (r roomGuest) Failed(ch *channels.Channel, f card.Fault) {
 	defer fault.Contain(r, "an error of its channels")
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -71,25 +75,25 @@ type listener struct {
 	guest *Guest
 }
 
-// MMUFault implements report.Receiver.
-func (l listener) MMUFault(id uint8, f gf100.MMUFault) {
-	var ch *fifo.Channel
+// Failed implements report.Receiver.
+func (l listener) Failed(id uint32, e report.Error) {
+	var ch *channels.Channel
 	l.guest.locked(func() { ch = l.guest.channels.Channel(id) })
-	if ch != nil && ch.Inst == f.Inst {
-		ch.NoteUnmappedDMA(structs.ReadMMUFault(f))
+	if ch != nil && ch.Place == e.Place && e.Kind == card.Translation {
+		ch.NoteUnmappedDMA(e.Fault)
 	}
-	l.Receiver.MMUFault(id, f)
+	l.Receiver.Failed(id, e)
 }
 
-// Abort implements fifo.Guest.
-func (r roomGuest) Abort(ch *fifo.Channel, engine card.Engine) {
+// Abort implements channels.Guest.
+func (r roomGuest) Abort(ch *channels.Channel, engine card.Engine) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.channels.Ready(ch.ID) == ch { // else its guest ends it
 		r.stats.Runaways.Add(1)
 		ch.Disable()
 		if !ch.Ended() {
-			r.stop(ch, fifo.EngineFault(engine))
+			r.stop(ch, channels.EngineFault(engine))
 		}
 		r.state.Pending.Preempt.Add(ch.ID)
 		r.wake.Broadcast()

@@ -4,10 +4,11 @@
 // guest says about channels, addresses and memory once, checks and translates it field by field,
 // and only then passes it to the card. The card walks only tables that package shadowpt built.
 //
-// A Guest is one virtual GPU's share, and implements the card behind a virtual GPU of package
-// devmodel. Its parts are rooms, packages of their own: memory and window (its memory and its views
-// of it), fifo (its channels), shadow (its shadow page tables), report (what it is told). The Guest
-// joins them: it collects requests, and a worker executes them.
+// A Guest is one virtual GPU's share. A [Face] shows it to a virtual GPU of package devmodel as a chip
+// has it, and describes what the guest asks for in words of no chip. Its parts are rooms, packages of
+// their own: memory and window (its memory and its views of it), channels (those of the card that
+// execute its own), shadow (its shadow page tables), report (what it is told). The Guest joins them: it
+// collects requests, and a worker executes them.
 //
 // # What waits where
 //
@@ -33,23 +34,14 @@
 // # Locks, in the order they are taken
 //
 //  1. The virtual GPU's lock (package devmodel): traps hold it when they call a Guest. Inside it, the
-//     lock of what a client maps (package aperture), which the worker takes alone.
+//     lock of what a client maps (package aperture), which the worker takes alone, and the face's own,
+//     which the worker takes before Guest.mu.
 //  2. Aggregator.adding: one AddGuest at a time. The lock under which the card delivers the events
 //     of channels. Never in a trap.
 //  3. Guest.mu: requests, the channel table, the quarantine.
 //  4. memory.Memory's: pages move (write side), or are accessed by the aggregator (read side). The
 //     mover waits, with it held, for the steps of the guest's own channels.
 //  5. The gate's lock: the scheduler, and each channel's GP_PUT.
-//  6. Leaves, each for a moment: Aggregator.mu (the table of guests), those of fifo, shadow, report,
+//  6. Leaves, each for a moment: Aggregator.mu (the table of guests), those of channels, shadow, report,
 //     dma and window, of the card's driver and of the card.
-//
-// # Differences from a card of one's own
-//
-// Class state that a driver writes through PGRAPH's method port (404488, 40448c) while it creates
-// its first graphics context stays in the guest's own registers: the card has one such port, and
-// its values would apply to everybody. A virtual GPU's channels start from the engine's state after
-// power-on.
-//
-// NV_PFIFO_MMU_FAULT_TRIGGER ends the channel that NV_PFIFO_ENGINE_STATUS shows or showed last. A
-// real card ends the engine's last channel even if nobody read that register.
 package aggregator

@@ -15,6 +15,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/vram"
+	"github.com/umbra-gpu/umbra/devmodel"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 	"github.com/umbra-gpu/umbra/tests/fakecard"
@@ -91,14 +92,14 @@ func aliasing(t tester, a *Aggregator, n int) *Guest {
 		entries = binary.LittleEndian.AppendUint64(entries, pte.Encode())
 	}
 	require.True(t, g.mem.Write(shadowpt.VRAM, barTable+gf100.PollSize/vram.PageSize*8, entries))
-	g.SetBlock(card.BAR1, gf100.BlockVirtual|barInst>>12)
+	gpu(g).Set(devmodel.BAR1Block, gf100.BlockVirtual|barInst>>12)
 	require.EqualValues(t, n, g.stats.Windows.Mapped.Aliases.Load())
 	return g
 }
 
 func openWindows(t tester, g *Guest) {
 	t.Helper()
-	require.NoError(t, g.OpenWindows(aperture.Config{BAR0: 32 << 20, BAR1: 128 << 20, BAR3: 64 << 20}))
+	require.NoError(t, g.OpenWindows(aperture.Config{BAR0: 32 << 20, BAR1: 128 << 20, BAR3: 64 << 20, Poll: gf100.PollSize}))
 	t.Cleanup(func() { require.NoError(t, g.CloseWindows()) })
 }
 
@@ -161,7 +162,7 @@ func ringAndFlip(t *testing.T, aliases, flips int) {
 		inst := instAt + uint64(id+kind*numbers)*gf100.InstanceSize
 		trap(func() { g.MemoryBarrier(); bindAt(g, uint8(id), inst) })
 	}
-	unbind := func(id uint32) { trap(func() { g.MemoryBarrier(); g.Bind(uint8(id), 0) }) }
+	unbind := func(id uint32) { trap(func() { g.MemoryBarrier(); gpu(g).Channel(uint8(id), devmodel.Bind, 0) }) }
 	var last [numbers * kinds]uint32
 	submit := func(i int) {
 		last[i] = uint32(i+1)<<24 | (last[i]+1)&0xffffff
@@ -172,7 +173,7 @@ func ringAndFlip(t *testing.T, aliases, flips int) {
 		assert.NoError(t, err)
 		trap(func() {
 			store(g, uint8(i), last[i])
-			g.Doorbell(uint8(i % numbers))
+			gpu(g).Channel(uint8(i%numbers), devmodel.Doorbell, 0)
 		})
 	}
 
@@ -199,15 +200,15 @@ func ringAndFlip(t *testing.T, aliases, flips int) {
 		case 1:
 			unbind(id)
 		case 2:
-			trap(func() { g.MemoryBarrier(); g.Runlist(listAt>>12, 0x01f00000|rand.Uint32N(numbers+1)) })
+			trap(func() { g.MemoryBarrier(); gpu(g).Runlist(listAt>>12, 0x01f00000|rand.Uint32N(numbers+1)) })
 		case 3:
-			trap(func() { g.MemoryBarrier(); g.Preempt(uint8(id)) })
+			trap(func() { g.MemoryBarrier(); gpu(g).Channel(uint8(id), devmodel.Preempt, 0) })
 		case 4:
-			trap(func() { g.MemoryBarrier(); g.Schedule(rand.IntN(2) == 0) })
+			trap(func() { g.MemoryBarrier(); gpu(g).Set(devmodel.MayRun, rand.Uint32N(2)) })
 		case 5:
 			trap(func() { g.MemoryBarrier(); invalidate(g) })
 		default:
-			trap(func() { g.Enable(uint8(id), rand.IntN(8) > 0) })
+			trap(func() { gpu(g).Channel(uint8(id), devmodel.Enable, min(rand.Uint32N(8), 1)) })
 		}
 		if n%16 == 0 {
 			time.Sleep(20 * time.Microsecond)
@@ -220,7 +221,7 @@ func ringAndFlip(t *testing.T, aliases, flips int) {
 		for id := range uint32(numbers) {
 			unbind(id)
 			bind(id, kind)
-			trap(func() { g.Enable(uint8(id), true) })
+			trap(func() { gpu(g).Channel(uint8(id), devmodel.Enable, 1) })
 		}
 		if n >= 2*kinds {
 			settle(g) // else the doorbell comes while it is being bound

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/devmodel"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 	"github.com/umbra-gpu/umbra/tests/fakecard"
@@ -42,9 +43,9 @@ func TestFaultsWaitForNoGuest(t *testing.T) {
 	require.Eventually(t, otherEv.saw(func() bool { return len(otherEv.faults) == 1 }), patience, tick)
 	close(goOn)
 	require.Eventually(t, ev.saw(func() bool { return len(ev.faults) == 1 }), patience, tick)
-	require.EqualValues(t, 1, g.stats.FIFO.UnmappedDMA.N.Load())
-	require.Equal(t, "read at 0x40000010", *g.stats.FIFO.UnmappedDMA.Last.Load())
-	require.Zero(t, other.stats.FIFO.UnmappedDMA.N.Load())
+	require.EqualValues(t, 1, g.stats.Channels.UnmappedDMA.N.Load())
+	require.Equal(t, "read at 0x40000010", *g.stats.Channels.UnmappedDMA.Last.Load())
+	require.Zero(t, other.stats.Channels.UnmappedDMA.N.Load())
 }
 
 // TestTooManyErrors: a guest that stops the engines again and again is quarantined, until a reset.
@@ -56,10 +57,10 @@ func TestTooManyErrors(t *testing.T) {
 		g.cardChannel(1).Fault(card.Fault{})
 	}
 	require.Eventually(t, func() bool { return g.QuarantineReason() != "" && g.cardChannel(1) == nil }, patience, tick)
-	g.Runlist(listAt>>12, 1)
+	gpu(g).Runlist(listAt>>12, 1)
 	settle(g)
-	require.False(t, g.RunlistPending())
-	require.NoError(t, g.Reset())
+	require.False(t, gpu(g).Pending().Runlist)
+	require.NoError(t, gpu(g).Reset())
 	require.Empty(t, g.QuarantineReason())
 	bindChannel(t, g, 1)
 	require.NotNil(t, g.cardChannel(1))
@@ -73,8 +74,8 @@ func TestErrorsOfEndedChannels(t *testing.T) {
 	bindChannel(t, g, 2)
 	delivery := make(chan struct{})
 	ev.slow.Store(&delivery)
-	g.Runlist(4<<20>>12, 1) // its error keeps the receiver busy
-	settle(g)               // the receiver may be busy with the bind, and the list to come
+	gpu(g).Runlist(4<<20>>12, 1) // its error keeps the receiver busy
+	settle(g)                    // the receiver may be busy with the bind, and the list to come
 	require.Eventually(t, func() bool { return ev.busy.Load() }, patience, tick)
 	ch := g.cardChannel(2)
 	ch.Fault(card.Fault{})
@@ -107,16 +108,16 @@ func TestReportsOfEndedChannels(t *testing.T) {
 	id := number(g, 1)
 	f.Set(fakecard.Reg("NV_PPBDMA_INTR_0"), gf100.PBDMAIntrMethod)
 	f.Set(fakecard.Reg("NV_PPBDMA_CHANNEL"), uint32(id))
-	g.Bind(1, 0)
+	gpu(g).Channel(1, devmodel.Bind, 0)
 	settle(g)
 	bindChannel(t, other, 1)
 	require.Equal(t, id, number(other, 1))
 	a.gpu.Poll()
 	settle(other)
 	require.Eventually(t, other.reports.Idle, patience, tick)
-	require.Zero(t, other.stats.FIFO.PBDMAErrors.Load())
+	require.Zero(t, other.stats.Channels.PBDMAErrors.Load())
 	require.Empty(t, otherEv.pbdma)
-	require.Equal(t, uint64(1), g.stats.FIFO.PBDMAErrors.Load())
+	require.Equal(t, uint64(1), g.stats.Channels.PBDMAErrors.Load())
 }
 
 // TestReset: when a reset returns, no event of before is left for the guest, and a channel that is
@@ -126,7 +127,7 @@ func TestReset(t *testing.T) {
 	g, _ := addGuest(t, a, "a")
 	for range 500 {
 		bindChannel(t, g, 1)
-		require.NoError(t, g.Reset())
+		require.NoError(t, gpu(g).Reset())
 		require.True(t, g.reports.Idle())
 	}
 	list(t, g, 1)
@@ -150,28 +151,35 @@ func TestFailedChannels(t *testing.T) {
 	}
 	ch.Fault(card.Fault{Kind: card.NoMethod, Subchannel: 2, Method: 0x1234, Data: 5})
 	refused(1)
-	g.Retry(7)
+	gpu(g).Channel(7, devmodel.Retry, 0)
 	refused(2)
 	require.Equal(t, ev.pbdma[0], ev.pbdma[1])
 	require.EqualValues(t, 7, ev.pbdma[0].Channel)
-	g.Enable(7, false)
-	g.Retry(7)
+	gpu(g).Channel(7, devmodel.Enable, 0)
+	gpu(g).Channel(7, devmodel.Retry, 0)
 	settle(g)
 	refused(2) // it may not run
-	g.Enable(7, true)
+	gpu(g).Channel(7, devmodel.Enable, 1)
 	refused(3)
-	g.Resume(7)
+	gpu(g).Channel(7, devmodel.Resume, 0)
 	require.True(t, f.Enabled(ch.Card().ID()))
 
 	ch.Fault(card.Fault{VA: 5})
-	require.Eventually(t, ev.saw(func() bool { f := ev.faults[7]; return f.VA == 5 && f.Inst == ch.Inst }), patience, tick)
-	g.Resume(7)
+	require.Eventually(t, ev.saw(func() bool { f := ev.faults[7]; return f.VA == 5 && f.Inst == ch.Place }), patience, tick)
+	gpu(g).Channel(7, devmodel.Resume, 0)
 	require.False(t, f.Enabled(ch.Card().ID()))
 	store(g, 7, 9)
-	g.Doorbell(7)
+	gpu(g).Channel(7, devmodel.Doorbell, 0)
 	settle(g)
 	require.Empty(t, f.Doorbells())
 	bindChannel(t, g, 7)
 	require.Equal(t, byte(9), f.Bytes[g.cardChannel(7).Card().USERD().Addr+gf100.USERDGPPut])
 	require.True(t, f.Enabled(number(g, 7)))
+	status := fakecard.Reg("NV_PFIFO_ENGINE_STATUS")
+	f.Set(status, gf100.EngineBusy|number(g, 7))
+	require.EqualValues(t, gf100.EngineBusy|7, gpu(g).EngineStatus(0))
+	f.Set(status, 0)
+	bindChannel(t, g, 7)
+	gpu(g).EndEngine(0)
+	require.True(t, f.Enabled(number(g, 7)), "the engine served the channel before")
 }

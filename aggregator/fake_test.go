@@ -11,10 +11,12 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/aggregator/channels"
 	"github.com/umbra-gpu/umbra/aggregator/driver"
 	"github.com/umbra-gpu/umbra/aggregator/driver/structs"
-	"github.com/umbra-gpu/umbra/aggregator/fifo"
+	face "github.com/umbra-gpu/umbra/aggregator/face/gf100"
 	"github.com/umbra-gpu/umbra/aggregator/shadow"
+	"github.com/umbra-gpu/umbra/devmodel"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 	"github.com/umbra-gpu/umbra/tests/fakecard"
@@ -144,9 +146,34 @@ func addGuestWith(t tester, a *Aggregator, cfg GuestConfig) *Guest {
 func addGuestIn(t tester, a *Aggregator, cfg GuestConfig) (*Guest, *recorder) {
 	t.Helper()
 	ev := newRecorder()
-	g, err := a.AddGuest(cfg, ev)
+	g, err := addFace(a, cfg, ev)
 	require.NoError(t, err)
 	return g, ev
+}
+
+// addFace adds a guest that sees a GF100.
+func addFace(a *Aggregator, cfg GuestConfig, ev face.Receiver) (*Guest, error) {
+	f := face.New(ev)
+	g, err := a.AddGuest(cfg, f)
+	if err == nil {
+		f.Connect(g)
+	}
+	return g, err
+}
+
+// gpu is the card behind the guest's virtual GPU.
+func gpu(g *Guest) *face.Face {
+	if given, ok := g.face.(*givenFace); ok {
+		return given.Face
+	}
+	return g.face.(*face.Face)
+}
+
+// listed has a channel on the runlist.
+func listed(g *Guest, id uint8) {
+	s := gpu(g).State()
+	s.Listed.Add(uint32(id))
+	gpu(g).SetState(s)
 }
 
 // Where a test guest has its structures.
@@ -179,16 +206,16 @@ func bindChannel(t tester, g *Guest, id uint8) {
 func bindChannelAt(t tester, g *Guest, id uint8, dir uint64) {
 	t.Helper()
 	inst := writeInstance(t, g, uint64(id), dir, 0)
-	g.mu.Lock()
-	g.channels.Listed.Add(id)
-	g.mu.Unlock()
+	listed(g, id)
 	bindAt(g, id, inst)
-	g.Enable(id, true)
+	gpu(g).Channel(id, devmodel.Enable, 1)
 	settle(g)
 }
 
 // bindAt has a channel bound to an instance block, without waiting.
-func bindAt(g *Guest, id uint8, inst uint64) { g.Bind(id, gf100.InstanceBound|uint32(inst>>12)) }
+func bindAt(g *Guest, id uint8, inst uint64) {
+	gpu(g).Channel(id, devmodel.Bind, gf100.InstanceBound|uint32(inst>>12))
+}
 
 func settle(g *Guest) {
 	g.mu.Lock()
@@ -238,7 +265,7 @@ func commit(t tester, g *Guest, ids ...uint32) {
 		raw = binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(raw, id), 4)
 	}
 	require.True(t, g.mem.Write(shadowpt.VRAM, listAt, raw))
-	g.Runlist(listAt>>12, 0x01f00000|uint32(len(ids)))
+	gpu(g).Runlist(listAt>>12, 0x01f00000|uint32(len(ids)))
 }
 
 // writeEntry writes a directory or table entry of the guest.
@@ -248,12 +275,12 @@ func writeEntry(t tester, g *Guest, addr, entry uint64) {
 }
 
 // invalidate invalidates the space at dirAt.
-func invalidate(g *Guest) { g.Invalidate(dirAt>>12<<4, 1<<31|1) }
+func invalidate(g *Guest) { gpu(g).Invalidate(dirAt>>12<<4, 1<<31|1) }
 
-func (g *Guest) cardChannel(id uint8) *fifo.Channel {
+func (g *Guest) cardChannel(id uint8) *channels.Channel {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.channels.Channel(id)
+	return g.channels.Channel(uint32(id))
 }
 
 // number is the card's number of a channel.

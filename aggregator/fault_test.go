@@ -11,6 +11,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/driver"
 	"github.com/umbra-gpu/umbra/aggregator/sched"
+	"github.com/umbra-gpu/umbra/devmodel"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/tests/fakecard"
 )
@@ -66,7 +67,7 @@ func TestPanicsQuarantineTheirGuest(t *testing.T) {
 		},
 		"the scheduling of its channels": func(c *failingCard, g *Guest) {
 			store(g, 1, 3)
-			g.Doorbell(1)
+			gpu(g).Channel(1, devmodel.Doorbell, 0)
 			c.armed.Store(true)
 			for c.armed.Load() { // until the watchdog ends the request
 				c.clock.Add(int64(60 * time.Millisecond))
@@ -82,7 +83,7 @@ func TestPanicsQuarantineTheirGuest(t *testing.T) {
 			a := newAggOn(t, c, patience, Options{Scheduler: &cfg, Clock: func() time.Duration { return time.Duration(c.clock.Load()) }})
 			other, _ := addGuest(t, a, "other")
 			bindChannel(t, other, 1)
-			g, err := a.AddGuest(GuestConfig{Name: "g", VRAM: 4 << 20, Tables: 1 << 20}, failingReceiver{newRecorder()})
+			g, err := addFace(a, GuestConfig{Name: "g", VRAM: 4 << 20, Tables: 1 << 20}, failingReceiver{newRecorder()})
 			require.NoError(t, err)
 			bindChannel(t, g, 1)
 			require.Empty(t, g.QuarantineReason())
@@ -94,7 +95,7 @@ func TestPanicsQuarantineTheirGuest(t *testing.T) {
 			require.Empty(t, other.QuarantineReason())
 			bindChannel(t, other, 2)
 			require.NotNil(t, other.cardChannel(2))
-			require.NoError(t, g.Reset())
+			require.NoError(t, gpu(g).Reset())
 			require.Empty(t, g.QuarantineReason())
 			bindChannel(t, g, 1)
 			require.NotNil(t, g.cardChannel(1))
@@ -110,11 +111,11 @@ func TestMemoryOfLostChannelsIsNotReused(t *testing.T) {
 	for name, end := range map[string]func(*testing.T, *failingCard, *Guest) error{
 		"unbound": func(t *testing.T, c *failingCard, g *Guest) error {
 			release := hold(t, g)
-			g.Bind(1, 0)
+			gpu(g).Channel(1, devmodel.Bind, 0)
 			c.armed.Store(true)
 			release()
 			require.Eventually(t, func() bool { return g.QuarantineReason() != "" }, patience, tick)
-			require.NoError(t, g.Reset())
+			require.NoError(t, gpu(g).Reset())
 			require.NotEmpty(t, g.QuarantineReason(), "the card still holds a channel")
 			return g.Remove()
 		},
@@ -130,12 +131,12 @@ func TestMemoryOfLostChannelsIsNotReused(t *testing.T) {
 			defer gpu.Close()
 			a, err := New(gpu, Options{})
 			require.NoError(t, err)
-			g, err := a.AddGuest(GuestConfig{Name: "g", VRAM: size, Tables: 1 << 20}, newRecorder())
+			g, err := addFace(a, GuestConfig{Name: "g", VRAM: size, Tables: 1 << 20}, newRecorder())
 			require.NoError(t, err)
 			bindChannel(t, g, 1)
 			require.ErrorContains(t, end(t, c, g), "1 channels and page tables are still in use by the card")
 			require.False(t, c.armed.Load())
-			_, err = a.AddGuest(GuestConfig{Name: "next", VRAM: size, Tables: 1 << 20}, newRecorder())
+			_, err = addFace(a, GuestConfig{Name: "next", VRAM: size, Tables: 1 << 20}, newRecorder())
 			require.Error(t, err)
 		})
 	}

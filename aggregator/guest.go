@@ -7,14 +7,13 @@ import (
 	"time"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/aggregator/channels"
 	"github.com/umbra-gpu/umbra/aggregator/dma"
-	"github.com/umbra-gpu/umbra/aggregator/fifo"
 	"github.com/umbra-gpu/umbra/aggregator/memory"
 	"github.com/umbra-gpu/umbra/aggregator/report"
 	"github.com/umbra-gpu/umbra/aggregator/shadow"
 	"github.com/umbra-gpu/umbra/aggregator/vram"
 	"github.com/umbra-gpu/umbra/aggregator/window"
-	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
@@ -27,13 +26,14 @@ type Guest struct {
 	index   int
 	limits  GuestConfig
 	share   card.Share
+	face    Face
 	stats   GuestStats
 	mem     *memory.Memory
 	shadows *shadow.Shadows
 	reports *report.Reporter
 
 	mu       sync.Mutex // guards what follows
-	channels *fifo.FIFO
+	channels *channels.Channels
 	state    GuestState
 	work     work
 	wake     *sync.Cond // state or work changed
@@ -44,16 +44,16 @@ type Guest struct {
 	working sync.WaitGroup
 }
 
-func newGuest(a *Aggregator, index int, cfg GuestConfig, e vram.Extents, share card.Share, ev report.Receiver) *Guest {
-	g := &Guest{agg: a, name: cfg.Name, index: index, limits: cfg, share: share}
+func newGuest(a *Aggregator, index int, cfg GuestConfig, e vram.Extents, share card.Share, face Face) *Guest {
+	g := &Guest{agg: a, name: cfg.Name, index: index, limits: cfg, share: share, face: face}
 	r := roomGuest{g}
-	g.reports = report.New(listener{ev, g}, r)
+	g.reports = report.New(listener{face, g}, r)
 	g.mem = memory.New(a.gpu, e, g.dma(), r)
 	g.shadows = shadow.New(shadow.Config{Policy: cfg.Shadow, VRAM: cfg.VRAM, Tables: cfg.Tables, Rate: a.opts.TableRate},
 		tables{g.mem, g}, share, &g.stats.Shadow)
-	g.channels = fifo.New(fifo.Config{
-		Lock: &g.mu, Channels: cfg.Channels, GPU: a.gpu, Share: share, Gate: a.gate, Mem: g.mem, Shadows: g.shadows,
-	}, r, &g.stats.FIFO)
+	g.channels = channels.New(channels.Config{
+		Lock: &g.mu, Channels: cfg.Channels, GPU: a.gpu, Share: share, Gate: a.gate, Mem: g.mem, Shadows: g.shadows, Face: face,
+	}, r, &g.stats.Channels)
 	g.BARs = window.New(window.Config{
 		Map: cfg.Map, Limits: cfg.MapLimits, GPU: a.gpu, Mem: g.mem, Channels: g.channels, Shadows: g.shadows, Quota: a.mappings,
 	}, &g.stats.Windows)
@@ -133,10 +133,10 @@ func (g *Guest) scrub() error {
 // guest's driver may bind the channels again, see Forget. The caller closes the windows.
 func (g *Guest) Reset() error {
 	g.locked(func() {
-		for id := range uint8(gf100.Channels) {
-			g.bind(id, 0, false)
-			g.channels.SetEnabled(id, false)
+		for id := range uint32(channels.Max) {
+			g.bind(id, false)
 		}
+		g.channels.May = channels.Set{}
 		g.state.Pending.Reset = true
 		g.await()
 	})
@@ -214,6 +214,12 @@ func (g *Guest) BusAddress(addr uint64) uint64 { return g.dma().At(addr) }
 
 // CardChannel returns the card's channel id, nil if it is none of the guest's.
 func (g *Guest) CardChannel(id uint32) card.Channel { return g.channels.ByNumber(id) }
+
+// Memory returns the guest's memory, for its face.
+func (g *Guest) Memory() *memory.Memory { return g.mem }
+
+// ChannelStats returns the counters of its channels, for its face.
+func (g *Guest) ChannelStats() *channels.Stats { return &g.stats.Channels }
 
 // Stats returns the guest's counters.
 func (g *Guest) Stats() *GuestStats { return &g.stats }

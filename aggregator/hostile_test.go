@@ -10,6 +10,7 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/vram"
+	"github.com/umbra-gpu/umbra/devmodel"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
@@ -106,14 +107,14 @@ func TestReadOnlyPages(t *testing.T) {
 	writeEntry(t, g, table, shadowpt.PTE{Valid: true, Addr: page}.Encode())
 	writeEntry(t, g, table+8, shadowpt.PTE{Valid: true, ReadOnly: true, Addr: page}.Encode())
 	inst := writeInstance(t, g, 0, dirAt, 0)
-	for _, bar := range []int{card.BAR1, card.BAR3} {
-		g.SetBlock(bar, gf100.BlockVirtual|uint32(inst>>12))
+	for bar := devmodel.WindowBAR1; bar <= devmodel.WindowBAR3; bar++ {
+		gpu(g).Set(devmodel.Setting(bar), gf100.BlockVirtual|uint32(inst>>12))
 		want, got := []byte{1, 2, 3, byte(bar)}, make([]byte, 4)
-		_, ok := g.WriteBAR(bar, 0, want)
+		_, ok := gpu(g).Write(bar, 0, want)
 		require.True(t, ok)
-		fault, ok := g.WriteBAR(bar, readOnly, []byte{9, 9, 9, 9})
-		require.Equal(t, []any{false, uint64(readOnly), shadowpt.PageReadOnly}, []any{ok, fault.VA, shadowpt.Reason(fault.Info & 0xf)})
-		_, ok = g.ReadBAR(bar, readOnly, got)
+		fault, ok := gpu(g).Write(bar, readOnly, []byte{9, 9, 9, 9})
+		require.Equal(t, []any{false, inst, uint64(readOnly), shadowpt.PageReadOnly}, []any{ok, fault.Inst, fault.VA, shadowpt.Reason(fault.Info & 0xf)})
+		_, ok = gpu(g).Read(bar, readOnly, got)
 		require.True(t, ok)
 		require.Equal(t, want, got)
 	}

@@ -106,10 +106,12 @@ func TestNoChannelBeginsWhilePagesMove(t *testing.T) {
 		was := g.cardChannel(1)
 		writeEntry(t, g, otherDir, shadowpt.PDE{Small: shadowpt.Table{Present: true, Addr: table}}.Encode())
 		writeEntry(t, g, table, shadowpt.PTE{Valid: true, Addr: 0x1000}.Encode())
-		inst := writeInstance(t, g, 2, otherDir, 0)
+		s := gpu(g).State()
+		s.Inst[1] = writeInstance(t, g, 2, otherDir, 0)
+		gpu(g).SetState(s)
 
 		g.mu.Lock()
-		g.bind(1, inst, true)
+		g.bind(1, true)
 		m.guest = g
 		m.left.Store(at)
 		g.await()

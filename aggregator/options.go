@@ -6,11 +6,11 @@ import (
 	"time"
 
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
+	"github.com/umbra-gpu/umbra/aggregator/channels"
 	"github.com/umbra-gpu/umbra/aggregator/dma"
 	"github.com/umbra-gpu/umbra/aggregator/gate"
 	"github.com/umbra-gpu/umbra/aggregator/sched"
 	"github.com/umbra-gpu/umbra/aggregator/vram"
-	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
@@ -102,8 +102,8 @@ func DefaultTables(vram uint64) uint64 {
 }
 
 func (c *GuestConfig) complete(o *Options) error {
-	c.Channels = cmp.Or(c.Channels, gf100.Channels)
-	c.Guaranteed = cmp.Or(c.Guaranteed, min(gf100.Channels/o.Guests, c.Channels))
+	c.Channels = cmp.Or(c.Channels, channels.Max)
+	c.Guaranteed = cmp.Or(c.Guaranteed, min(channels.Max/o.Guests, c.Channels))
 	c.Tables = vram.WholePages(cmp.Or(c.Tables, DefaultTables(c.VRAM)))
 	if c.MapLimits == (aperture.Limits{}) {
 		c.MapLimits = o.Map
@@ -111,8 +111,8 @@ func (c *GuestConfig) complete(o *Options) error {
 	switch {
 	case c.VRAM == 0 || c.VRAM%(1<<20) != 0:
 		return fmt.Errorf("%d bytes of VRAM: must be whole MiB", c.VRAM)
-	case c.Channels < 1 || c.Channels > gf100.Channels:
-		return fmt.Errorf("%d channels: must be 1 to %d", c.Channels, gf100.Channels)
+	case c.Channels < 1 || c.Channels > channels.Max:
+		return fmt.Errorf("%d channels: must be 1 to %d", c.Channels, channels.Max)
 	case c.Guaranteed < 1 || c.Guaranteed > c.Channels:
 		return fmt.Errorf("%d guaranteed channels of %d: must be 1 to %d", c.Guaranteed, c.Channels, c.Channels)
 	case c.Tables < shadowpt.DirSize+shadowpt.SmallTableSize:

@@ -1,23 +1,35 @@
 package aggregator
 
 import (
-	"github.com/umbra-gpu/umbra/aggregator/fifo"
+	"github.com/umbra-gpu/umbra/aggregator/channels"
+	"github.com/umbra-gpu/umbra/aggregator/report"
 	"github.com/umbra-gpu/umbra/aggregator/shadow"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
+// Face shows the guest its channels as a chip has them. What it needs of the guest it declares itself.
+type Face interface {
+	channels.Face
+	report.Receiver
+	// Round does what the face asked for last. It belongs to the worker, and is called without the
+	// guest's lock, after everything that must precede a change of which channels may run.
+	Round(Ask) report.Notes
+}
+
+// Ask is what a face asks of itself: two words that only the face understands.
+type Ask = [2]uint32
+
 // Requests are flags, not a queue: repeated requests collapse into at most one further round
 // of the worker.
 type Requests struct {
-	Bind         fifo.Set // instance block or Bound changed
-	Preempt      fifo.Set
-	Doorbells    fifo.Set
-	Flush        fifo.Set // of Doorbells: GP_PUT must be read again after aliases were flushed
+	Bind         channels.Set // to be closed, and opened again if it is bound
+	Preempt      channels.Set
+	Doorbells    channels.Set
+	Flush        channels.Set // of Doorbells: GP_PUT must be read again after aliases were flushed
 	Reset        bool
-	Schedule     bool // whether channels may run changed
-	Runlist      bool
-	Base         uint32 // NV_PFIFO_RUNLIST_BASE
-	Count        uint32
+	Follow       bool // which channels may run changed
+	Asked        bool // the face asked for Ask
+	Ask          Ask
 	Invalidate   shadow.Dirs
 	Invalidating bool             // the guest polls for an invalidate that was not deferred
 	Policy       *shadowpt.Policy // change how shadows are maintained
@@ -35,23 +47,24 @@ type work struct {
 	current Requests // of this round
 	begun   uint64   // rounds
 	done    uint64
-	closing bool // Remove was called
-	ended   bool // and the worker has ended
+	notes   report.Notes // of this round
+	closing bool         // Remove was called
+	ended   bool         // and the worker has ended
 }
 
 // idle reports whether no request is pending or current. Guest.mu is held.
 func (g *Guest) idle() bool { return g.state.Pending.empty() && g.work.current.empty() }
 
 func (t *Requests) empty() bool {
-	return t.Bind.Empty() && t.Preempt.Empty() && t.Doorbells.Empty() && !t.Runlist && !t.Reset &&
-		!t.Schedule && !t.Invalidate.Any() && t.Policy == nil
+	return t.Bind.Empty() && t.Preempt.Empty() && t.Doorbells.Empty() && !t.Asked && !t.Reset &&
+		!t.Follow && !t.Invalidate.Any() && t.Policy == nil
 }
 
 // unpolled reports whether no register polls for any of the requests: they are doorbells, and
 // invalidates that were deferred, so that the guest saw them complete.
 func (t *Requests) unpolled() bool {
 	rest := *t
-	rest.Doorbells = fifo.Set{}
+	rest.Doorbells = channels.Set{}
 	if !t.Invalidating {
 		rest.Invalidate = shadow.Dirs{}
 	}

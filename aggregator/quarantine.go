@@ -1,8 +1,8 @@
 package aggregator
 
 import (
+	"github.com/umbra-gpu/umbra/aggregator/channels"
 	"github.com/umbra-gpu/umbra/aggregator/shadow"
-	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
 
 // A guest is quarantined when the card cannot work for it: the card does not give its
@@ -32,7 +32,7 @@ func (g *Guest) quarantineLocked(why string) {
 	g.state.Quarantined = why
 	g.quarantined.Store(true)
 	g.stats.Quarantines.Add(1)
-	for id := range uint8(gf100.Channels) {
+	for id := range uint32(channels.Max) {
 		if ch := g.channels.Channel(id); ch != nil {
 			ch.Halt()
 			g.rebindSoon(id)

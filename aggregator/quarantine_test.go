@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/umbra-gpu/umbra/devmodel"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/tests/fakecard"
 )
@@ -27,7 +28,7 @@ func TestCardKeepsAChannel(t *testing.T) {
 		f.SetChannel(id, gf100.ChannelBusy|1)
 	}
 	f.HoldAll(true)
-	g.Bind(1, 0)
+	gpu(g).Channel(1, devmodel.Bind, 0)
 	require.Eventually(t, func() bool { return g.QuarantineReason() != "" && g.cardChannel(3) == nil }, patience, tick)
 	settle(g)
 	owned := func(id uint32) bool {
@@ -47,12 +48,12 @@ func TestCardKeepsAChannel(t *testing.T) {
 	require.ElementsMatch(t, []uint32{uint32(number(other, 1)), uint32(number(other, 2))}, f.Runlist(), "the others are not to run again")
 	require.Empty(t, other.QuarantineReason())
 
-	require.NoError(t, g.Reset())
+	require.NoError(t, gpu(g).Reset())
 	require.NotEmpty(t, g.QuarantineReason(), "the card still has them")
 	for _, id := range ids {
 		f.SetChannel(id, 0)
 	}
-	require.NoError(t, g.Reset())
+	require.NoError(t, gpu(g).Reset())
 	require.Empty(t, g.QuarantineReason())
 	require.False(t, owned(ids[0]))
 	bindChannel(t, g, 2)
@@ -70,15 +71,15 @@ func TestCardNeverAnswers(t *testing.T) {
 	settleRound(g) // the last bind's own round is not to wait for the card
 	f.HoldAll(true)
 	rounds := g.rounds()
-	require.NoError(t, g.Reset())
+	require.NoError(t, gpu(g).Reset())
 	rounds = g.rounds() - rounds
-	waits := g.stats.FIFO.CardTimeout.Load()
+	waits := g.stats.Channels.CardTimeout.Load()
 	require.LessOrEqual(t, waits, rounds, "a round waits once for a channel to leave")
 	require.LessOrEqual(t, rounds, uint64(2))
 	require.NotZero(t, waits)
 	require.ErrorContains(t, g.Remove(), "still in use by the card")
 	free := a.Free()
-	_, err := a.AddGuest(GuestConfig{Name: "next", VRAM: 4 << 20, Tables: 1 << 20}, newRecorder())
+	_, err := addFace(a, GuestConfig{Name: "next", VRAM: 4 << 20, Tables: 1 << 20}, newRecorder())
 	require.NoError(t, err)
 	require.Less(t, a.Free(), free, "others go on, in other memory")
 }

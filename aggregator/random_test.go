@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/devmodel"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 	"github.com/umbra-gpu/umbra/tests/fakecard"
@@ -78,7 +79,8 @@ func (d *randomGuest) write(addr, q uint64) {
 		return
 	}
 	for i := range b {
-		d.g.WritePRAMIN(uint32(addr>>16), uint32(addr&0xffff)+uint32(i), b[i:i+1])
+		gpu(d.g).Set(devmodel.PRAMINBase, uint32(addr>>16))
+		gpu(d.g).Write(devmodel.PRAMIN, addr&0xffff+uint64(i), b[i:i+1])
 	}
 }
 
@@ -124,13 +126,13 @@ func (d *randomGuest) step() {
 		}
 	case 12, 13: // unbind; the next request may arrive meanwhile
 		if d.pick("preempted", 3) > 0 {
-			d.g.Preempt(uint8(id))
+			gpu(d.g).Channel(uint8(id), devmodel.Preempt, 0)
 		}
 		if d.pick("slowly", 2) == 0 {
 			d.f.Hold(preempts, true)
 			time.AfterFunc(time.Duration(d.pick("for", 300))*time.Microsecond, func() { d.f.Hold(preempts, false) })
 		}
-		d.g.Bind(uint8(id), 0)
+		gpu(d.g).Channel(uint8(id), devmodel.Bind, 0)
 		d.bound[id] = false
 	case 14:
 		d.bind(id)
@@ -151,18 +153,18 @@ func (d *randomGuest) bind(id int) {
 
 func (d *randomGuest) invalidate(id int) {
 	if d.pick("all", 4) == 0 {
-		d.g.Invalidate(0, 1<<31|gf100.InvalidateAllDirs)
+		gpu(d.g).Invalidate(0, 1<<31|gf100.InvalidateAllDirs)
 		for i := range d.clean {
 			d.clean[i] = true
 		}
 	} else {
-		d.g.Invalidate(uint32(d.dirs[id]>>12<<4), 1<<31)
+		gpu(d.g).Invalidate(uint32(d.dirs[id]>>12<<4), 1<<31)
 		for i := range d.clean {
 			d.clean[i] = d.clean[i] || d.dirs[i] == d.dirs[id]
 		}
 	}
 	if d.pick("wait", 2) == 0 {
-		require.Eventually(d.t, d.g.Invalidated, patience, tick/10)
+		require.Eventually(d.t, func() bool { return !gpu(d.g).Pending().Invalidate }, patience, tick/10)
 	}
 }
 
@@ -173,7 +175,7 @@ func (d *randomGuest) submit(id int) {
 	}
 	d.doorbells++
 	n := len(d.f.Doorbells())
-	d.g.Doorbell(uint8(id))
+	gpu(d.g).Channel(uint8(id), devmodel.Doorbell, 0)
 	require.Eventually(d.t, func() bool { return len(d.f.Doorbells()) > n }, patience, tick/10)
 	if d.clean[id] {
 		d.compared++
@@ -194,7 +196,7 @@ func (d *randomGuest) compare(id uint8) {
 	clear(oracleVRAM)
 	o := &oracle{Memory: d.g.mem, mem: oracleVRAM}
 	block := make([]byte, gf100.InstanceSize)
-	require.True(d.t, d.g.mem.Read(shadowpt.VRAM, d.g.cardChannel(id).Inst, block))
+	require.True(d.t, d.g.mem.Read(shadowpt.VRAM, d.g.cardChannel(id).Place, block))
 	s, ok := shadowpt.NewShadow(o, o, shadowpt.NewWork(shadowpt.Fermi, 1<<40), structs.ReadSpace(block))
 	require.True(d.t, ok)
 	s.Rebuild()

@@ -1,50 +1,49 @@
 package aggregator
 
 import (
-	"github.com/umbra-gpu/umbra/aggregator/driver/structs"
-	"github.com/umbra-gpu/umbra/aggregator/fifo"
+	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/aggregator/channels"
 	"github.com/umbra-gpu/umbra/aggregator/shadow"
-	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
 // The requests of a virtual GPU. These calls come from traps: they record the request and
 // return.
 
-// Time returns the card's PTIMER in nanoseconds. It is computed, because reading the card
+// Time returns the card's time in nanoseconds. It is computed, because reading the card
 // costs too much for its frequency.
 func (g *Guest) Time() uint64 { return g.agg.time() }
 
-// Bind acts on a write of NV_PCCSR_CHANNEL_INST: bit 31 binds the channel to the
-// instance block whose page number is in bits 27:0, else it is unbound.
-func (g *Guest) Bind(id uint8, v uint32) {
+// Bind has a channel of the card opened for the guest's channel, or closed. One that was open before
+// is closed: what the guest's structures say may have changed.
+func (g *Guest) Bind(id uint32, on bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.bind(id, uint64(v&gf100.InstanceAddr)<<12, v&gf100.InstanceBound != 0)
+	g.bind(id, on)
 }
 
-func (g *Guest) bind(id uint8, inst uint64, on bool) {
-	if g.channels.SetBound(id, inst, on) {
+func (g *Guest) bind(id uint32, on bool) {
+	if g.channels.SetBound(id, on) {
 		g.reports.Forget(id)
 		g.rebindSoon(id)
 	}
 }
 
 // rebindSoon has the worker bind or unbind a channel. Guest.mu is held.
-func (g *Guest) rebindSoon(id uint8) {
+func (g *Guest) rebindSoon(id uint32) {
 	g.channels.WillRebind(id)
 	g.state.Pending.Bind.Add(id)
 	g.wake.Broadcast()
 }
 
-// Enable acts on bit 0 of NV_PCCSR_CHANNEL.
-func (g *Guest) Enable(id uint8, on bool) {
+// Allow says whether a channel may run, and acts at once.
+func (g *Guest) Allow(id uint32, on bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.channels.SetEnabled(id, on)
+	g.channels.May.Put(id, on)
 	ch := g.channels.Ready(id)
 	switch {
-	case ch == nil: // the worker checks Enabled after the bind
+	case ch == nil: // the worker checks May after the bind
 	case on:
 		g.resumeChannel(ch)
 	default:
@@ -52,37 +51,51 @@ func (g *Guest) Enable(id uint8, on bool) {
 	}
 }
 
-// Schedule acts on NV_PFIFO_ENABLE and NV_PFIFO_SCHED_DISABLE: whether this guest's channels
-// may run. The worker makes the card follow, so that repeated changes collapse into two rounds.
-func (g *Guest) Schedule(on bool) {
+// AllowSoon says which channels may run. The worker makes the card follow, so that repeated changes
+// collapse into two rounds.
+func (g *Guest) AllowSoon(may channels.Set) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.channels.SetBlocked(!on) {
-		g.state.Pending.Schedule = true
-		g.wake.Broadcast()
-	}
-}
-
-// Runlist acts on a write of NV_PFIFO_RUNLIST: base is NV_PFIFO_RUNLIST_BASE,
-// count the number of entries.
-func (g *Guest) Runlist(base, count uint32) {
-	g.stats.Runlists.Add(1)
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	t := &g.state.Pending
-	t.Runlist, t.Base, t.Count = true, base, count
+	g.channels.May, g.channels.Behind = may, true
+	g.state.Pending.Follow = true
 	g.wake.Broadcast()
 }
 
-// RunlistPending reports whether the last runlist has not taken effect.
-func (g *Guest) RunlistPending() bool {
+// AllowNow says which channels may run, and disables those of off.
+func (g *Guest) AllowNow(may, off channels.Set) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.state.Pending.Runlist || g.work.current.Runlist
+	g.runChannels(g.channels.SetMay(may, off))
+}
+
+// TakeOff makes disabled channels leave the card. It belongs to the worker: a face calls it in its Round.
+func (g *Guest) TakeOff(off channels.Set) {
+	var left []*channels.Channel
+	g.locked(func() { left = g.channels.Of(off) })
+	g.channels.TakeOff(left)
+}
+
+// Ask has the face's Round called by the worker.
+func (g *Guest) Ask(a Ask) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.state.Pending.Asked, g.state.Pending.Ask = true, a
+	g.wake.Broadcast()
+}
+
+// Pending returns which requests have not taken effect.
+func (g *Guest) Pending() channels.Pending {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	t, now := &g.state.Pending, &g.work.current
+	return channels.Pending{
+		Asked: t.Asked || now.Asked, Preempt: !t.Preempt.Empty() || !now.Preempt.Empty(),
+		Invalidate: t.Invalidating || now.Invalidating,
+	}
 }
 
 // Preempt asks a channel to leave the card.
-func (g *Guest) Preempt(id uint8) {
+func (g *Guest) Preempt(id uint32) {
 	g.stats.Preempts.Add(1)
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -90,17 +103,8 @@ func (g *Guest) Preempt(id uint8) {
 	g.wake.Broadcast()
 }
 
-// PreemptPending reports whether a preempt has not taken effect.
-func (g *Guest) PreemptPending() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return !g.state.Pending.Preempt.Empty() || !g.work.current.Preempt.Empty()
-}
-
-// Invalidate acts on a write of NV_PFB_PRI_MMU_INVALIDATE; pdb is the register
-// before it, which names the directory.
-func (g *Guest) Invalidate(pdb, v uint32) {
-	key, all := shadow.Key{Dir: uint64(pdb>>4) << 12, Target: shadowpt.Target(pdb & 3)}, v&gf100.InvalidateAllDirs != 0
+// Invalidate invalidates an address space, or all: the card's translations, and what mapped windows show.
+func (g *Guest) Invalidate(key shadow.Key, all bool) {
 	g.InvalidateWindows(key.Target, key.Dir, all)
 	asked := shadow.Only(key)
 	if all {
@@ -117,82 +121,58 @@ func (g *Guest) Invalidate(pdb, v uint32) {
 	g.wake.Broadcast()
 }
 
-// Invalidated reports whether every invalidate has taken effect, also in mapped windows.
-func (g *Guest) Invalidated() bool {
-	if !g.Shown() {
-		return false
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return !g.state.Pending.Invalidating && !g.work.current.Invalidating
-}
-
-// Refresh copies what the card reports in a channel's USERD to the guest's, before the guest
-// reads it.
-func (g *Guest) Refresh(id uint8) {
+// Refresh shows the guest what the card reports of a channel, before the guest reads it.
+func (g *Guest) Refresh(id uint32) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if ch := g.channels.Ready(id); ch != nil {
-		ch.ShowUSERD()
+		ch.Show()
 	}
 }
 
-// EngineStatus returns NV_PFIFO_ENGINE_STATUS of an engine as the guest may see
-// it: another guest's channel reads as idle.
-func (g *Guest) EngineStatus(engine int) uint32 {
+// Serving returns the guest's channel that an engine works for. serves is false if the engine is idle or
+// works for another guest. ready is false while a bind or unbind of the channel is under way.
+func (g *Guest) Serving(e card.Engine) (id uint32, ready, serves bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if e, ok := structs.Engine(engine); ok {
-		if ch := g.channels.Serving(e); ch != nil {
-			return gf100.EngineBusy | uint32(ch.ID)
-		}
+	ch := g.channels.Serving(e)
+	if ch == nil {
+		return 0, false, false
 	}
-	return 0
+	return ch.ID, g.channels.Ready(ch.ID) == ch, true
 }
 
-// TriggerFault acts on bit 8 of NV_PFIFO_MMU_FAULT_TRIGGER, with which a driver ends a hung
-// channel: the channel that NV_PFIFO_ENGINE_STATUS shows, or showed last, gets a fault of
-// that engine and is taken off the card. The card's own register would end the channel of
-// any guest.
-func (g *Guest) TriggerFault(engine int) {
+// End ends a channel with a fault of an engine, as a driver does to one that hangs.
+func (g *Guest) End(id uint32, e card.Engine) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	e, ok := structs.Engine(engine)
-	if !ok {
-		return
-	}
-	if ch := g.channels.LastServed(e); ch != nil && !ch.Ended() {
-		g.stats.FIFO.MMUFaults.Add(1)
-		g.stop(ch, fifo.EngineFault(e))
+	if ch := g.channels.Ready(id); ch != nil && !ch.Ended() {
+		g.stats.Channels.MMUFaults.Add(1)
+		g.stop(ch, channels.EngineFault(e))
 	}
 }
 
-// ChannelBusy reports whether the card is executing a channel.
-func (g *Guest) ChannelBusy(id uint8) bool {
+// Busy reports whether the card is executing a channel.
+func (g *Guest) Busy(id uint32) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	ch := g.channels.Channel(id)
 	return ch != nil && ch.Card().Running()
 }
 
-// Resume reports that the guest's driver has handled the error that held a channel. The
-// channel continues after the method.
-func (g *Guest) Resume(id uint8) { g.resume(id, false) }
-
-// Retry is Resume for a method that a PBDMA refused and that the driver did not skip.
-func (g *Guest) Retry(id uint8) { g.resume(id, true) }
-
-func (g *Guest) resume(id uint8, retry bool) {
+// Resume reports that the guest's driver has handled the error that held a channel, which continues
+// after the method. With retry the method is tried again.
+func (g *Guest) Resume(id uint32, retry bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if ch := g.channels.Ready(id); ch != nil && ch.Continue(retry) && g.channels.Table[id].Enabled {
+	if ch := g.channels.Ready(id); ch != nil && ch.Continue(retry) && g.channels.May.Has(id) {
 		g.resumeChannel(ch)
 	}
 }
 
 // Doorbell handles a guest's write of GP_PUT of a channel, after a flush of aliases. If no
 // pending request affects the submission, the card gets it immediately.
-func (g *Guest) Doorbell(id uint8) {
+func (g *Guest) Doorbell(id uint32) {
 	g.mu.Lock()
 	b, changed := g.channels.ReadPut(id)
 	g.mu.Unlock()
@@ -206,9 +186,9 @@ func (g *Guest) Doorbell(id uint8) {
 
 // ring submits a channel's work, if no request is pending or current and aliases were flushed
 // for its GP_PUT. Else a round flushes and submits. Guest.mu is held.
-func (g *Guest) ring(id uint8, flushed bool) {
+func (g *Guest) ring(id uint32, flushed bool) {
 	g.stats.Doorbells.Add(1)
-	if !g.channels.Table[id].Bound {
+	if !g.channels.Bound.Has(id) {
 		return
 	}
 	if ch := g.channels.Channel(id); ch != nil && flushed && g.idle() && !g.shadows.NeedsFlush(ch.Key()) {

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/umbra-gpu/umbra/devmodel"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
@@ -43,7 +44,7 @@ func TestBusyChannelsAreNotDeferred(t *testing.T) {
 	bindChannel(t, g, 1)
 	ch := g.cardChannel(1)
 	for _, busy := range []uint32{gf100.ChannelBusy, gf100.ChannelPending, 0} {
-		g.Doorbell(1)
+		gpu(g).Channel(1, devmodel.Doorbell, 0)
 		settleRound(g)
 		f.SetChannel(ch.Card().ID(), busy|1)
 		require.True(t, g.mem.Write(shadowpt.VRAM, dirAt, []byte{byte(busy >> 22)}))
@@ -54,16 +55,16 @@ func TestBusyChannelsAreNotDeferred(t *testing.T) {
 	}
 	// Deferred invalidates are flushed before anything else lets a channel run, too.
 	for name, start := range map[string]func(){
-		"enable":   func() { g.Enable(1, true) },
-		"schedule": func() { g.Schedule(false); g.Schedule(true) },
+		"enable":   func() { gpu(g).Channel(1, devmodel.Enable, 1) },
+		"schedule": func() { gpu(g).Set(devmodel.MayRun, 0); gpu(g).Set(devmodel.MayRun, 1) },
 		"runlist": func() {
 			writeEntry(t, g, listAt, 1)
-			g.Runlist(listAt>>12, 0x01f00001)
+			gpu(g).Runlist(listAt>>12, 0x01f00001)
 		},
 	} {
 		require.True(t, g.mem.Write(shadowpt.VRAM, dirAt, []byte{4}))
 		invalidate(g)
-		require.True(t, g.Invalidated())
+		require.False(t, gpu(g).Pending().Invalidate)
 		scans := g.stats.Shadow.Scans.Load()
 		start()
 		settleRound(g)
@@ -88,15 +89,15 @@ func TestNoDeferralWhileChannelStarts(t *testing.T) {
 	}
 	writeEntry(t, g, 0x200000, shadowpt.PTE{Valid: true}.Encode())
 	change(shadowpt.PDE{Small: shadowpt.Table{Present: true, Addr: 0x200000}})
-	require.True(t, g.Invalidated())
+	require.False(t, gpu(g).Pending().Invalidate)
 	f.Hold(invalidates, true)
 	f.Forget()
-	g.Doorbell(1)
+	gpu(g).Channel(1, devmodel.Doorbell, 0)
 	require.Eventually(t, func() bool { return len(f.WritesTo(regInvalidate, 4)) > 0 }, patience, tick/10)
-	require.True(t, g.Invalidated(), "of what the guest asked for")
+	require.False(t, gpu(g).Pending().Invalidate, "of what the guest asked for")
 	change(shadowpt.PDE{})
-	require.False(t, g.Invalidated())
+	require.True(t, gpu(g).Pending().Invalidate)
 	f.Hold(invalidates, false)
 	settleRound(g)
-	require.True(t, g.Invalidated())
+	require.False(t, gpu(g).Pending().Invalidate)
 }

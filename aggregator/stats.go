@@ -5,7 +5,7 @@ import (
 	"reflect"
 	"sync/atomic"
 
-	"github.com/umbra-gpu/umbra/aggregator/fifo"
+	"github.com/umbra-gpu/umbra/aggregator/channels"
 	"github.com/umbra-gpu/umbra/aggregator/shadow"
 	"github.com/umbra-gpu/umbra/aggregator/window"
 )
@@ -14,7 +14,6 @@ import (
 // count or rule is the name of a counter, and help describes it to users.
 type GuestStats struct {
 	Doorbells     atomic.Uint64 `count:"doorbells" help:"Times that the guest announced new work in a channel."`
-	Runlists      atomic.Uint64 `count:"runlists" help:"Runlists that the guest committed."`
 	Preempts      atomic.Uint64 `count:"preempts" help:"Requests of the guest to take a channel off the card."`
 	Invalidates   atomic.Uint64 `count:"invalidates" help:"TLB invalidates that the guest requested."`
 	EngineEvents  atomic.Uint64 `count:"engine_events" help:"Completion events of engines that were delivered to the guest."`
@@ -23,12 +22,11 @@ type GuestStats struct {
 	UnmapTime     atomic.Int64  // ns until the card no longer used them; not in Counts
 	Quarantines   atomic.Uint64 `count:"quarantines" help:"Times that the guest was quarantined, so that nothing of it reached the card until a reset of its GPU; umbra gpu list shows the reason."`
 	ScrubFailures atomic.Uint64 `count:"scrub_failures" help:"Failures to clear the guest's memory after its client left, so that the GPU refuses clients until it succeeds; report a bug."`
-	BadRunlist    atomic.Uint64 `rule:"bad_runlist" help:"Runlists outside the guest's memory, which count as empty."`
 	BadPut        atomic.Uint64 `rule:"bad_put" help:"Doorbells with a GP_PUT outside its ring or moved back; only a scheduler checks this."`
 
-	FIFO    fifo.Stats
-	Shadow  shadow.Stats
-	Windows window.Stats
+	Channels channels.Stats
+	Shadow   shadow.Stats
+	Windows  window.Stats
 }
 
 // A Count is one counter of a guest by its name.
@@ -41,7 +39,7 @@ type Count struct {
 
 // Counts returns every counter of the guest and its rooms, without times.
 func (s *GuestStats) Counts() (list []Count) {
-	for _, stats := range []any{s, &s.FIFO, &s.FIFO.Faults, &s.Shadow, &s.Windows} {
+	for _, stats := range []any{s, &s.Channels, &s.Channels.Faults, &s.Shadow, &s.Windows} {
 		v := reflect.ValueOf(stats).Elem()
 		for i := range v.NumField() {
 			if n, ok := v.Field(i).Addr().Interface().(*atomic.Uint64); ok {

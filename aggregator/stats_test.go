@@ -34,7 +34,7 @@ func TestUnmappedMemoryBreaksNoRule(t *testing.T) {
 			if write {
 				writeEntry(t, g, at, entry^1<<32)
 			}
-			g.Invalidate(0, gf100.InvalidateAllDirs)
+			gpu(g).Invalidate(0, gf100.InvalidateAllDirs)
 			settle(g)
 			require.Equal(t, uint64(1), g.stats.Shadow.LostEntries.Load(), scan)
 			require.Equal(t, write, g.stats.Shadow.ForeignEntries.Load() == 1, scan)
@@ -50,7 +50,7 @@ func TestUpdateDuringUnmap(t *testing.T) {
 	systemPage(t, g)
 	count := &g.stats.Shadow
 	update := func() {
-		g.Invalidate(0, gf100.InvalidateAllDirs)
+		gpu(g).Invalidate(0, gf100.InvalidateAllDirs)
 		settle(g)
 	}
 	update()

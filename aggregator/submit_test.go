@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/umbra-gpu/umbra/devmodel"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 	"github.com/umbra-gpu/umbra/tests/fakecard"
@@ -25,7 +26,7 @@ func TestRunlist(t *testing.T) {
 		bindChannel(t, g, id)
 	}
 	bindChannel(t, other, 1)
-	g.Enable(3, false)
+	gpu(g).Channel(3, devmodel.Enable, 0)
 	run := func(want ...uint8) {
 		t.Helper()
 		var got []uint8
@@ -40,8 +41,11 @@ func TestRunlist(t *testing.T) {
 	}
 	list(t, g, 1, 2, 2, 3, 77, 128, 129, 256, 1<<20, 0xffffffff) // twice, stopped, not bound, no numbers
 	run(1, 2)
+	saveRef(t, f, g, 1, 41)
+	saveRef(t, f, g, 3, 43)
 	list(t, g) // an empty list is a list
 	run()
+	require.Equal(t, []uint32{41, 43}, []uint32{savedRef(t, g, 1), savedRef(t, g, 3)}, "all have left, also one that was stopped")
 	list(t, g, append(make([]uint32, gf100.Channels), 1)...)
 	run() // of an entry beyond the number of channels
 	require.Eventually(t, ev.saw(func() bool { return ev.lists >= 1 }), patience, tick)
@@ -50,18 +54,19 @@ func TestRunlist(t *testing.T) {
 	bindAt(g, 2, instAt+2*gf100.InstanceSize)
 	settle(g)
 	run(2)
-	g.Enable(1, false)
-	g.Enable(1, true)
+	gpu(g).Channel(1, devmodel.Enable, 0)
+	gpu(g).Channel(1, devmodel.Enable, 1)
 	run(2)
 	list(t, g, 1, 2)
 	run(1, 2)
-	g.Schedule(false)
+	gpu(g).Set(devmodel.MayRun, 0)
 	bindAt(g, 1, instAt+gf100.InstanceSize)
 	settle(g)
-	g.Enable(1, true)
-	g.Enable(2, true)
 	run()
-	g.Schedule(true)
+	gpu(g).Channel(1, devmodel.Enable, 1)
+	gpu(g).Channel(2, devmodel.Enable, 1)
+	run()
+	gpu(g).Set(devmodel.MayRun, 1)
 	settle(g)
 	run(1, 2)
 }
@@ -76,18 +81,18 @@ func TestDoorbellWaitsForTheInvalidate(t *testing.T) {
 			bindChannel(t, g, 3)
 			put := binary.LittleEndian.AppendUint32(nil, 5)
 			require.True(t, g.mem.Write(shadowpt.VRAM, userdAt+3*gf100.USERDSize+gf100.USERDGPPut, put))
-			g.Doorbell(3)
+			gpu(g).Channel(3, devmodel.Doorbell, 0)
 			require.Len(t, f.Doorbells(), 1, "nothing is under way: immediately")
 			f.Forget()
 			f.Hold(invalidates, true)
 			writeEntry(t, g, dirAt, 3<<2)
 			invalidate(g)
-			require.Equal(t, policy.Sync == shadowpt.SyncLazy, g.Invalidated())
-			g.Doorbell(3)
+			require.Equal(t, policy.Sync == shadowpt.SyncLazy, !gpu(g).Pending().Invalidate)
+			gpu(g).Channel(3, devmodel.Doorbell, 0)
 			time.Sleep(10 * time.Millisecond)
 			require.Empty(t, f.Doorbells())
 			f.Hold(invalidates, false)
-			require.Eventually(t, func() bool { return g.Invalidated() && len(f.Doorbells()) == 1 }, patience, tick)
+			require.Eventually(t, func() bool { return !gpu(g).Pending().Invalidate && len(f.Doorbells()) == 1 }, patience, tick)
 			require.Equal(t, regWrite{Reg: uint32(number(g, 3)), V: 5}, f.Doorbells()[0])
 		})
 	}
@@ -104,7 +109,7 @@ func TestRoundSubmitsItsDoorbells(t *testing.T) {
 	f.Hold(invalidates, true)
 	writeEntry(t, g, dirAt, 3<<2)
 	invalidate(g)
-	ring := func(put uint32) { store(g, 3, put); g.Doorbell(3) }
+	ring := func(put uint32) { store(g, 3, put); gpu(g).Channel(3, devmodel.Doorbell, 0) }
 	ring(5) // deferred invalidates are flushed first
 	eventually(t, g, func() bool { return g.work.current.Doorbells.Has(3) })
 	ring(7)
@@ -126,14 +131,14 @@ func TestNoAllocations(t *testing.T) {
 	f.Silent = true
 	var p [8]byte
 	for name, f := range map[string]func(){
-		"WriteBAR":     func() { g.WriteBAR(3, 0x1000, p[:1]) },
-		"ReadBAR":      func() { g.ReadBAR(1, 0x1000, p[:]) },
-		"WritePRAMIN":  func() { g.WritePRAMIN(1, 0x10, p[:4]) },
-		"ReadPRAMIN":   func() { g.ReadPRAMIN(1, 0x10, p[:4]) },
-		"Refresh":      func() { g.Refresh(1) },
-		"Doorbell":     func() { g.Doorbell(1) },
-		"EngineStatus": func() { g.EngineStatus(0) },
-		"Invalidated":  func() { g.Invalidated() },
+		"WriteBAR":     func() { gpu(g).Write(devmodel.WindowBAR3, 0x1000, p[:1]) },
+		"ReadBAR":      func() { gpu(g).Read(devmodel.WindowBAR1, 0x1000, p[:]) },
+		"WritePRAMIN":  func() { gpu(g).Write(devmodel.PRAMIN, 0x10010, p[:4]) },
+		"ReadPRAMIN":   func() { gpu(g).Read(devmodel.PRAMIN, 0x10010, p[:4]) },
+		"Refresh":      func() { gpu(g).Channel(1, devmodel.Refresh, 0) },
+		"Doorbell":     func() { gpu(g).Channel(1, devmodel.Doorbell, 0) },
+		"EngineStatus": func() { gpu(g).EngineStatus(0) },
+		"Invalidated":  func() { gpu(g).Pending() },
 	} {
 		require.Zero(t, testing.AllocsPerRun(100, f), name)
 	}
@@ -164,7 +169,7 @@ func TestNewerPutIsKept(t *testing.T) {
 	store(g, 1, 3)
 	f.do = func() {
 		store(g, 1, 5)
-		g.Doorbell(1)
+		gpu(g).Channel(1, devmodel.Doorbell, 0)
 	}
 	at, _ := g.mem.Translate(shadowpt.VRAM, userdAt+gf100.USERDSize, gf100.USERDSize, true)
 	f.at.Store(at + gf100.USERDGPPut)
@@ -189,16 +194,34 @@ func TestChannelsThatAreListedAgain(t *testing.T) {
 		if on {
 			list(t, g)
 		} else {
-			g.Enable(1, false)
-			g.Preempt(1)
+			gpu(g).Channel(1, devmodel.Enable, 0)
+			gpu(g).Channel(1, devmodel.Preempt, 0)
 			settleRound(g)
 		}
 		list(t, g, 1)
 		saveRef(t, f, g, 1, 7)
 		at := instAt + gf100.InstanceSize + uint64(gf100.InstRef.Offset)
 		require.True(t, g.mem.Write(shadowpt.VRAM, at, binary.LittleEndian.AppendUint32(nil, 9)))
-		g.Bind(1, 0)
+		gpu(g).Channel(1, devmodel.Bind, 0)
 		settle(g)
 		require.Equal(t, want, savedRef(t, g, 1))
 	}
+}
+
+// TestStopDuringPreempt: a guest that stops its channels while one is preempted has broken no rule, although the
+// channel runs until the worker follows.
+func TestStopDuringPreempt(t *testing.T) {
+	a, f := newAgg(t, Options{})
+	g, _ := addGuest(t, a, "a")
+	bindChannel(t, g, 1)
+	f.Hold(preempts, true)
+	gpu(g).Channel(1, devmodel.Preempt, 0)
+	eventually(t, g, func() bool { return !g.work.current.Preempt.Empty() })
+	gpu(g).Set(devmodel.MayRun, 0)
+	f.SetChannel(number(g, 1), gf100.ChannelBusy|1)
+	f.Hold(preempts, false)
+	settle(g)
+	require.Empty(t, g.QuarantineReason())
+	require.False(t, f.Enabled(number(g, 1)))
+	f.SetChannel(number(g, 1), 0)
 }

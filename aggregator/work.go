@@ -3,8 +3,8 @@ package aggregator
 import (
 	"time"
 
+	"github.com/umbra-gpu/umbra/aggregator/channels"
 	"github.com/umbra-gpu/umbra/aggregator/fault"
-	"github.com/umbra-gpu/umbra/aggregator/fifo"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
@@ -18,7 +18,7 @@ func (g *Guest) run() {
 		g.finish()
 	}
 	g.channels.Begin()
-	var left []*fifo.Channel
+	var left []*channels.Channel
 	g.locked(func() { left = g.channels.TakeAll() })
 	for _, ch := range left {
 		g.channels.Close(ch)
@@ -35,13 +35,13 @@ func (g *Guest) round(t *Requests) {
 		g.MemoryBarrier()
 	}
 	g.refreshShadows(t)
-	if t.Schedule {
-		g.reschedule()
+	if t.Follow {
+		g.locked(func() { g.runChannels(g.channels.Follow()) })
 	}
 	opened := false
-	t.Bind.Each(func(id uint8) { opened = g.rebind(id) || opened })
+	t.Bind.Each(func(id uint32) { opened = g.rebind(id) || opened })
 	if t.Reset {
-		g.locked(g.channels.Unlist)
+		g.locked(func() { g.channels.SetMay(channels.Set{}, channels.Set{}) })
 		g.channels.Reap()
 	}
 	if g.shadows.Stale() && !t.Bind.Empty() {
@@ -50,13 +50,11 @@ func (g *Guest) round(t *Requests) {
 	if opened {
 		g.channels.Commit()
 	}
-	if t.Runlist {
-		g.commit(t.Base, t.Count)
+	if t.Asked && !t.Reset {
+		g.work.notes = g.face.Round(t.Ask)
 	}
 	if !t.Preempt.Empty() {
-		var asked []*fifo.Channel
-		g.locked(func() { asked = g.channels.Of(t.Preempt) })
-		g.channels.TakeOff(asked)
+		g.TakeOff(t.Preempt)
 	}
 }
 
@@ -117,9 +115,9 @@ func (g *Guest) next() bool {
 // mustFlush reports whether the requests may let a channel run that needs deferred
 // invalidates flushed. A doorbell lets only its own channel run. Guest.mu is held.
 func (g *Guest) mustFlush(t *Requests) bool {
-	must := t.Runlist || t.Schedule
-	t.Bind.Each(func(id uint8) { must = must || g.channels.Table[id].Bound })
-	t.Doorbells.Each(func(id uint8) {
+	must := t.Asked || t.Follow
+	t.Bind.Each(func(id uint32) { must = must || g.channels.Bound.Has(id) })
+	t.Doorbells.Each(func(id uint32) {
 		ch := g.channels.Channel(id)
 		must = must || ch == nil || g.shadows.NeedsFlush(ch.Key())
 	})
@@ -137,11 +135,11 @@ func (g *Guest) finish() {
 	}
 	doorbells := w.current.Doorbells
 	if !w.current.unpolled() {
-		defer g.reports.Done(w.current.Runlist)
+		defer g.reports.Done(w.notes)
 	}
-	w.current = Requests{}
+	w.current, w.notes = Requests{}, 0
 	w.done = w.begun
-	doorbells.Each(func(id uint8) {
+	doorbells.Each(func(id uint32) {
 		if ch := g.channels.Ready(id); ch != nil {
 			ch.SubmitRound()
 		}
@@ -152,24 +150,24 @@ func (g *Guest) finish() {
 // rebind makes the card's channel match the guest's table, and reports whether it opened one.
 // When it returns, the guest's requests go to that channel, even within this round. A bind that
 // arrived after the round began is left to the next round.
-func (g *Guest) rebind(id uint8) (opened bool) {
+func (g *Guest) rebind(id uint32) (opened bool) {
 	g.mu.Lock()
-	old, e := g.channels.BeginRebind(id)
-	want := e.Bound && g.state.Quarantined == "" && !g.state.Pending.Bind.Has(id)
+	old, want := g.channels.BeginRebind(id)
+	want = want && g.state.Quarantined == "" && !g.state.Pending.Bind.Has(id)
 	g.mu.Unlock()
 	if old != nil {
 		g.channels.Close(old)
 	}
-	var ch *fifo.Channel
+	var ch *channels.Channel
 	if want {
-		ch = g.channels.Open(id, e.Inst)
+		ch = g.channels.Open(id)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.channels.EndRebind(id, ch, g.state.Pending.Bind.Has(id))
 	if ch == nil {
 		if want {
-			g.reports.Unbound() // at the end of the round
+			g.reports.Refused() // at the end of the round
 		}
 		return false
 	}
@@ -180,7 +178,7 @@ func (g *Guest) rebind(id uint8) (opened bool) {
 	if g.channels.Ready(id) != ch {
 		return true // unbound meanwhile
 	}
-	if g.channels.Table[id].Enabled {
+	if g.channels.May.Has(id) {
 		g.runChannel(ch)
 	}
 	if g.agg.gate != nil { // else the card has the work that was submitted before the bind
@@ -214,36 +212,4 @@ func (g *Guest) follow(p shadowpt.Policy) {
 		defer g.mu.Unlock()
 		g.flushDeferred()
 	}
-}
-
-// reschedule makes the card follow Schedule.
-func (g *Guest) reschedule() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for _, ch := range g.channels.Enabled() {
-		if g.channels.Blocked {
-			ch.Disable()
-		} else {
-			g.runChannel(ch)
-		}
-	}
-}
-
-// commit takes over the guest's runlist: channels that are no longer on it leave the card. A
-// runlist outside the guest's memory is empty and reported as an error.
-func (g *Guest) commit(base, count uint32) {
-	listed, ok := g.channels.ReadRunlist(base, count)
-	if !ok {
-		g.stats.BadRunlist.Add(1)
-		g.reports.Unlisted() // at the end of the round
-	}
-	var left []*fifo.Channel
-	g.locked(func() {
-		var joined []*fifo.Channel
-		left, joined = g.channels.SetListed(listed)
-		for _, ch := range joined {
-			g.runChannel(ch)
-		}
-	})
-	g.channels.TakeOff(left)
 }

@@ -45,11 +45,11 @@ func (v *VGPU) ReadBAR(bar int, off uint64, p []byte) {
 		v.settle()
 	case BAR1:
 		if id, _, hit := v.fifo.poll(off, len(p)); hit {
-			v.card.Refresh(id)
+			v.card.Channel(id, Refresh, 0)
 		}
-		v.window(v.card.ReadBAR(bar, off, p))
+		v.window(v.card.Read(WindowBAR1, off, p))
 	case BAR3:
-		v.window(v.card.ReadBAR(bar, off, p))
+		v.window(v.card.Read(WindowBAR3, off, p))
 	default:
 		for i := range p {
 			p[i] = 0xff
@@ -68,12 +68,12 @@ func (v *VGPU) WriteBAR(bar int, off uint64, p []byte) {
 		v.settle()
 	case BAR1:
 		id, doorbell, _ := v.fifo.poll(off, len(p))
-		v.window(v.card.WriteBAR(bar, off, p))
+		v.window(v.card.Write(WindowBAR1, off, p))
 		if doorbell {
-			v.card.Doorbell(id)
+			v.card.Channel(id, Doorbell, 0)
 		}
 	case BAR3:
-		v.window(v.card.WriteBAR(bar, off, p))
+		v.window(v.card.Write(WindowBAR3, off, p))
 	}
 }
 

@@ -110,18 +110,18 @@ func TestWritesReachTheCard(t *testing.T) {
 	}{
 		{"runlist", []write{{0x2270, 0x30000123}, {0x2274, 0x01f00002}}, []string{"Runlist 0x30000123 0x1f00002"}},
 		{"invalidate", []write{{0x100cb8, 0x1234560}, {0x100cbc, 0x80000001}}, []string{"Invalidate 0x1234560 0x80000001"}},
-		{"fault trigger", []write{{0x2a30 + 4*gf100.EngineCE0, 0x100 | gf100.EngineCE0}, {0x2a30, 0xff}}, []string{"TriggerFault 4"}},
-		{"PFIFO on", []write{{0x2200, 1}}, []string{"Schedule true"}},
-		{"another runlist kept from running", []write{{0x2200, 1}, {0x2630, 2}}, []string{"Schedule true", "Schedule true"}},
+		{"fault trigger", []write{{0x2a30 + 4*gf100.EngineCE0, 0x100 | gf100.EngineCE0}, {0x2a30, 0xff}}, []string{"EndEngine 4"}},
+		{"PFIFO on", []write{{0x2200, 1}}, []string{"MayRun 0x1"}},
+		{"another runlist kept from running", []write{{0x2200, 1}, {0x2630, 2}}, []string{"MayRun 0x1", "MayRun 0x1"}},
 		{"the runlist kept from running", []write{{0x2200, 1}, {0x2630, 3}, {0x2630, 0}},
-			[]string{"Schedule true", "Schedule false", "Schedule true"}},
+			[]string{"MayRun 0x1", "MayRun 0x0", "MayRun 0x1"}},
 		{"channel", []write{{0x3000 + 9*8, 0xc0000123}, {0x3004 + 9*8, 1}, {0x3004 + 9*8, 0}, {0x3000 + 9*8, 0}},
-			[]string{"Bind 9 0xc0000123", "Enable 9 true", "Enable 9 false", "Bind 9 0x0"}},
+			[]string{"Bind 9 0xc0000123", "Enable 9 0x1", "Enable 9 0x0", "Bind 9 0x0"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			v, card, _ := newGPU(t)
-			methods := []string{"Runlist", "Invalidate", "TriggerFault", "Schedule", "Bind", "Enable"}
-			require.Equal(t, []string{"Schedule false"}, card.took(methods...), "PFIFO is off at power-on")
+			methods := []string{"Runlist", "Invalidate", "EndEngine", "MayRun", "Bind", "Enable"}
+			require.Equal(t, []string{"MayRun 0x0"}, card.took(methods...), "PFIFO is off at power-on")
 			for _, w := range c.writes {
 				wr(v, w.reg, w.v)
 			}
@@ -141,10 +141,10 @@ func TestPFIFOReset(t *testing.T) {
 	require.True(t, h.line.Level)
 	c.took()
 	wr(v, 0x200, ^uint32(gf100.EnablePFIFO))
-	calls := c.took("Bind", "Enable", "Schedule")
+	calls := c.took("Bind", "Enable", "MayRun")
 	require.Contains(t, calls, "Bind 9 0x0")
-	require.Contains(t, calls, "Enable 9 false")
-	require.Equal(t, "Schedule false", calls[len(calls)-1])
+	require.Contains(t, calls, "Enable 9 0x0")
+	require.Equal(t, "MayRun 0x0", calls[len(calls)-1])
 	require.Zero(t, rd(v, 0x3000+9*8))
 	require.Zero(t, rd(v, 0x2140))
 	require.Equal(t, uint32(1<<gf100.PBDMAs-1), rd(v, 0x2204))
@@ -310,8 +310,8 @@ func TestResetForgets(t *testing.T) {
 	require.NoError(t, v.Reset())
 	reset := slices.Index(c.calls, "Reset")
 	require.GreaterOrEqual(t, reset, 0)
-	require.Equal(t, []string{"SetBlock 1 0x0", "SetBlock 3 0x0"}, c.calls[reset-2:reset], "BAR1 and BAR3 show no tables")
-	for _, window := range []string{"SetPRAMIN", "SetPollArea", "Schedule false"} { // they follow the registers
+	require.Equal(t, []string{"BAR1Block 0x0", "BAR3Block 0x0"}, c.calls[reset-2:reset], "BAR1 and BAR3 show no tables")
+	for _, window := range []string{"PRAMINBase 0x0", "PollBase 0x0", "MayRun 0x0"} { // they follow the registers
 		require.Contains(t, c.calls[reset:], window)
 	}
 	require.False(t, h.line.Level)

@@ -43,7 +43,6 @@ func (c *fakeCard) took(methods ...string) []string {
 }
 
 func (c *fakeCard) Quarantine(why string) { c.quarantined.Store(why) }
-func (c *fakeCard) VRAM() uint64          { return 64 << 20 }
 func (c *fakeCard) MemoryBarrier()        {} // before every access to a register: not a call for one
 func (c *fakeCard) Access()               {}
 func (c *fakeCard) Shown() bool           { return true }
@@ -62,30 +61,40 @@ func (c *fakeCard) window() (gf100.MMUFault, bool) {
 	return gf100.MMUFault{}, true
 }
 
-func (c *fakeCard) ReadBAR(int, uint64, []byte) (gf100.MMUFault, bool)  { return c.window() }
-func (c *fakeCard) WriteBAR(int, uint64, []byte) (gf100.MMUFault, bool) { return c.window() }
-func (c *fakeCard) ReadPRAMIN(uint32, uint32, []byte)                   { c.call("ReadPRAMIN") }
-func (c *fakeCard) WritePRAMIN(uint32, uint32, []byte)                  { c.call("WritePRAMIN") }
-func (c *fakeCard) SetBlock(bar int, v uint32)                          { c.call("SetBlock", bar, v) }
-func (c *fakeCard) SetPRAMIN(uint32)                                    { c.call("SetPRAMIN") }
-func (c *fakeCard) SetPollArea(uint32)                                  { c.call("SetPollArea") }
-func (c *fakeCard) Invalidate(pdb, v uint32)                            { c.call("Invalidate", pdb, v) }
-func (c *fakeCard) Invalidated() bool                                   { c.call("Invalidated"); return true }
-func (c *fakeCard) Bind(id uint8, v uint32)                             { c.call("Bind", id, v) }
-func (c *fakeCard) Enable(id uint8, on bool)                            { c.call("Enable", id, on) }
-func (c *fakeCard) ChannelBusy(uint8) bool                              { c.call("ChannelBusy"); return false }
-func (c *fakeCard) Runlist(base, count uint32)                          { c.call("Runlist", base, count) }
-func (c *fakeCard) RunlistPending() bool                                { c.call("RunlistPending"); return c.runlistPending }
-func (c *fakeCard) Preempt(uint8)                                       { c.call("Preempt") }
-func (c *fakeCard) PreemptPending() bool                                { c.call("PreemptPending"); return false }
-func (c *fakeCard) Doorbell(id uint8)                                   { c.call("Doorbell", id) }
-func (c *fakeCard) Refresh(id uint8)                                    { c.call("Refresh", id) }
-func (c *fakeCard) Resume(id uint8)                                     { c.call("Resume", id) }
-func (c *fakeCard) Retry(id uint8)                                      { c.call("Retry", id) }
-func (c *fakeCard) Schedule(on bool)                                    { c.call("Schedule", on) }
-func (c *fakeCard) TriggerFault(e int)                                  { c.call("TriggerFault", e) }
-func (c *fakeCard) EngineStatus(int) uint32                             { c.call("EngineStatus"); return 0 }
-func (c *fakeCard) Reset() error                                        { c.call("Reset"); return nil }
+// settings and ops are the names of settings and operations.
+var (
+	settings = [devmodel.Settings]string{"BAR1Block", "BAR3Block", "PRAMINBase", "PollBase", "MayRun"}
+	ops      = [devmodel.Ops]string{"Bind", "Enable", "Preempt", "Doorbell", "Refresh", "Resume", "Retry"}
+)
+
+func (c *fakeCard) Read(w devmodel.Window, _ uint64, _ []byte) (gf100.MMUFault, bool) {
+	if w == devmodel.PRAMIN {
+		c.call("Read")
+	}
+	return c.window()
+}
+
+func (c *fakeCard) Write(w devmodel.Window, off uint64, p []byte) (gf100.MMUFault, bool) {
+	return c.Read(w, off, p)
+}
+func (c *fakeCard) Set(s devmodel.Setting, v uint32) { c.call(settings[s], v) }
+func (c *fakeCard) Channel(id uint8, op devmodel.Op, v uint32) {
+	if op > devmodel.Enable {
+		c.call(ops[op], id)
+		return
+	}
+	c.call(ops[op], id, v)
+}
+func (c *fakeCard) Invalidate(pdb, v uint32)   { c.call("Invalidate", pdb, v) }
+func (c *fakeCard) Runlist(base, count uint32) { c.call("Runlist", base, count) }
+func (c *fakeCard) Pending() devmodel.Pending {
+	c.call("Pending")
+	return devmodel.Pending{Runlist: c.runlistPending}
+}
+func (c *fakeCard) Busy(uint8) bool         { c.call("Busy"); return false }
+func (c *fakeCard) EngineStatus(int) uint32 { c.call("EngineStatus"); return 0 }
+func (c *fakeCard) EndEngine(e int)         { c.call("EndEngine", e) }
+func (c *fakeCard) Reset() error            { c.call("Reset"); return nil }
 
 // fakeHost records a virtual GPU's interrupts.
 type fakeHost struct {
@@ -103,7 +112,7 @@ func (h *fakeHost) Interrupt(l devmodel.Line) {
 func newGPU(t *testing.T) (*devmodel.VGPU, *fakeCard, *fakeHost) {
 	t.Helper()
 	c, h := &fakeCard{}, &fakeHost{}
-	v, err := devmodel.New(devmodel.Config{}, c.VRAM())
+	v, err := devmodel.New(devmodel.Config{}, 64<<20)
 	require.NoError(t, err)
 	v.Connect(c)
 	v.AttachHost(h)

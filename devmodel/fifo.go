@@ -82,25 +82,25 @@ func (v *VGPU) bindFIFO(b *mmio.Bindings) {
 	f := &v.fifo
 	f.Bind(b)
 	b.OnWrite("NV_PFIFO_ENABLE", func(int, mmio.Write) { v.schedule() })
-	b.OnWrite("NV_PFIFO_USERD_BASE", func(_ int, w mmio.Write) { v.card.SetPollArea(w.New) })
+	b.OnWrite("NV_PFIFO_USERD_BASE", func(_ int, w mmio.Write) { v.card.Set(PollBase, w.New) })
 	b.OnWrite("NV_PFIFO_RUNLIST", func(_ int, w mmio.Write) { v.card.Runlist(f.runlistBase.Get(), w.New) })
-	b.OnRead("NV_PFIFO_ENG_RUNLIST", func(_ int, r uint32) uint32 { return flag(r, gf100.RunlistPending, v.card.RunlistPending()) })
+	b.OnRead("NV_PFIFO_ENG_RUNLIST", func(_ int, r uint32) uint32 { return flag(r, gf100.RunlistPending, v.card.Pending().Runlist) })
 	b.OnWrite("NV_PFIFO_INTR_MMU_FAULT_ID", func(int, mmio.Write) { f.showFaults() })
 	b.OnWrite("NV_PFIFO_SCHED_DISABLE", func(int, mmio.Write) { v.schedule() })
 	b.On("NV_PFIFO_PREEMPT", mmio.Hooks{
-		Read:  func(_ int, r uint32) uint32 { return flag(r, gf100.PreemptPending, v.card.PreemptPending()) },
-		Write: func(_ int, w mmio.Write) { v.card.Preempt(uint8(w.New % gf100.Channels)) },
+		Read:  func(_ int, r uint32) uint32 { return flag(r, gf100.PreemptPending, v.card.Pending().Preempt) },
+		Write: func(_ int, w mmio.Write) { v.card.Channel(uint8(w.New%gf100.Channels), Preempt, 0) },
 	})
 	b.OnRead("NV_PFIFO_ENGINE_STATUS", func(i int, _ uint32) uint32 { return v.card.EngineStatus(i) })
 	b.OnWrite("NV_PFIFO_MMU_FAULT_TRIGGER", func(i int, w mmio.Write) {
 		if w.Data&gf100.FaultTrigger != 0 {
-			v.card.TriggerFault(i)
+			v.card.EndEngine(i)
 		}
 	})
 	b.OnWrite("NV_PCCSR_CHANNEL_INST", func(i int, w mmio.Write) { v.bind(uint8(i), w.New) })
 	b.On("NV_PCCSR_CHANNEL", mmio.Hooks{
-		Read:  func(i int, r uint32) uint32 { return flag(r, gf100.ChannelBusy, v.card.ChannelBusy(uint8(i))) },
-		Write: func(i int, w mmio.Write) { v.card.Enable(uint8(i), w.New&gf100.ChannelEnabled != 0) },
+		Read:  func(i int, r uint32) uint32 { return flag(r, gf100.ChannelBusy, v.card.Busy(uint8(i))) },
+		Write: func(i int, w mmio.Write) { v.card.Channel(uint8(i), Enable, w.New) },
 	})
 	b.OnWrite("NV_PPBDMA_METHOD0", func(i int, w mmio.Write) { f.ShownErrors[i].Skip = w.New&gf100.PBDMAMethodSkip != 0 })
 	b.OnWrite("NV_PPBDMA_INTR_0", func(i int, w mmio.Write) { v.acknowledged(i) })
@@ -109,14 +109,15 @@ func (v *VGPU) bindFIFO(b *mmio.Bindings) {
 // schedule passes on whether PFIFO lets the guest's channels run.
 func (v *VGPU) schedule() {
 	f := &v.fifo
-	v.card.Schedule(f.enable.Get()&gf100.FIFOEnabled != 0 && f.schedDisable.Get()&gf100.SchedRunlist == 0)
+	on := f.enable.Get()&gf100.FIFOEnabled != 0 && f.schedDisable.Get()&gf100.SchedRunlist == 0
+	v.card.Set(MayRun, flag(0, 1, on))
 }
 
 // bind acts on a write of NV_PCCSR_CHANNEL_INST. The channel's errors are dropped.
 func (v *VGPU) bind(id uint8, inst uint32) {
 	v.fifo.forget(id)
 	v.fifo.forgetRefusals(id)
-	v.card.Bind(id, inst)
+	v.card.Channel(id, Bind, inst)
 }
 
 // unitsReset acts on units that NV_PMC_ENABLE switched off. Engines drop the refused method
@@ -132,7 +133,7 @@ func (v *VGPU) unitsReset(bits uint32) {
 	}
 	for id := range uint8(gf100.Channels) {
 		v.bind(id, 0)
-		v.card.Enable(id, false)
+		v.card.Channel(id, Enable, 0)
 	}
 	v.fifo.State = State{}
 	v.fifo.Reset()
@@ -160,9 +161,9 @@ func (v *VGPU) acknowledged(i int) {
 	switch {
 	case !s.Valid:
 	case !s.Skip && s.Intr&^gf100.PBDMAIntrMethods == 0:
-		v.card.Retry(s.Channel)
+		v.card.Channel(s.Channel, Retry, 0)
 	default:
-		v.card.Resume(s.Channel)
+		v.card.Channel(s.Channel, Resume, 0)
 	}
 	f.show()
 }
@@ -181,16 +182,16 @@ func (f *fifo) forget(id uint8) {
 // bindMMU binds the rows of PMMU and the PRAMIN window.
 func (v *VGPU) bindMMU(b *mmio.Bindings) {
 	f := &v.fifo
-	b.OnWrite("NV_PBUS_BAR0_WINDOW", func(_ int, w mmio.Write) { v.card.SetPRAMIN(w.New) })
-	b.OnWrite("NV_PBUS_BAR1_BLOCK", func(_ int, w mmio.Write) { v.card.SetBlock(BAR1, w.New) })
-	b.OnWrite("NV_PBUS_BAR2_BLOCK", func(_ int, w mmio.Write) { v.card.SetBlock(BAR3, w.New) })
+	b.OnWrite("NV_PBUS_BAR0_WINDOW", func(_ int, w mmio.Write) { v.card.Set(PRAMINBase, w.New) })
+	b.OnWrite("NV_PBUS_BAR1_BLOCK", func(_ int, w mmio.Write) { v.card.Set(BAR1Block, w.New) })
+	b.OnWrite("NV_PBUS_BAR2_BLOCK", func(_ int, w mmio.Write) { v.card.Set(BAR3Block, w.New) })
 	// Host writes are complete when the next access is served, unless mapped windows are
 	// not up to date yet.
 	b.OnRead("NV_UFLUSH_FB_FLUSH", func(_ int, r uint32) uint32 { return flag(r&^3, gf100.FlushBusy, !v.card.Shown()) })
-	b.OnRead("NV_PFB_PRI_MMU_CTRL", func(_ int, r uint32) uint32 { return flag(r, 1<<15, v.card.Invalidated()) })
+	b.OnRead("NV_PFB_PRI_MMU_CTRL", func(_ int, r uint32) uint32 { return flag(r, 1<<15, !v.card.Pending().Invalidate) })
 	b.OnWrite("NV_PFB_PRI_MMU_INVALIDATE", func(_ int, w mmio.Write) { v.card.Invalidate(f.invalidatePDB.Get(), w.New) })
 	b.OnWindow("PRAMIN", mmio.Window{
-		Read:  func(off uint32, p []byte) { v.card.ReadPRAMIN(f.window.Get(), off, p) },
-		Write: func(off uint32, p []byte) { v.card.WritePRAMIN(f.window.Get(), off, p) },
+		Read:  func(off uint32, p []byte) { v.card.Read(PRAMIN, uint64(off), p) },
+		Write: func(off uint32, p []byte) { v.card.Write(PRAMIN, uint64(off), p) },
 	})
 }

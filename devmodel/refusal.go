@@ -40,7 +40,7 @@ func (v *VGPU) resumeEngine(engine int) {
 	s := v.fifo.ShownRefusals[engine]
 	v.fifo.ShownRefusals[engine] = ShownRefusal{}
 	if s.Valid {
-		v.card.Resume(s.Channel)
+		v.card.Channel(s.Channel, Resume, 0)
 	}
 	v.fifo.showRefusal(v.face, engine)
 }

@@ -100,8 +100,8 @@ func (v *VGPU) AttachHost(h Host) {
 // Reset is a function-level reset.
 func (v *VGPU) Reset() error {
 	v.mu.Lock()
-	v.card.SetBlock(BAR1, 0)
-	v.card.SetBlock(BAR3, 0)
+	v.card.Set(BAR1Block, 0)
+	v.card.Set(BAR3Block, 0)
 	v.mu.Unlock()
 	// The card may deliver events while its channels end, so the lock is released. The
 	// register reset below removes their traces.
@@ -112,8 +112,8 @@ func (v *VGPU) Reset() error {
 	v.face.Reset()
 	v.pci.Reset()
 	v.fifo.State = State{}
-	v.card.SetPRAMIN(v.fifo.window.Get())
-	v.card.SetPollArea(v.fifo.userdBase.Get())
+	v.card.Set(PRAMINBase, v.fifo.window.Get())
+	v.card.Set(PollBase, v.fifo.userdBase.Get())
 	v.schedule()
 	v.settle()
 	return err

@@ -14,7 +14,7 @@ const (
 	Graphics Engine = iota // and programs
 	Copy0
 	MaxEngines = 12
-	NoEngine   = Engine(0xff) // the part of a card that reads rings and commands
+	NoEngine   = Engine(0xff) // no certain one; of a fault, the part that reads rings and commands
 )
 
 func (e Engine) String() string {

@@ -40,7 +40,7 @@ type GPU interface {
 	Meter() Meter
 	Relocator() Relocator
 
-	// Time is the card's PTIMER in nanoseconds.
+	// Time is the card's clock in nanoseconds.
 	Time() uint64
 	Close()
 }
@@ -57,6 +57,9 @@ type Memory interface {
 
 // Run is a range of VRAM, in whole pages.
 type Run struct{ Addr, Size uint64 }
+
+// MaxShares is the most guests that a card tells apart.
+const MaxShares = 32
 
 // ShareConfig is what one guest needs of a card.
 type ShareConfig struct {
@@ -122,6 +125,7 @@ type State struct {
 type ChannelConfig struct {
 	Dir      uint64 // its address space: a directory of the same Share
 	Limit    uint64 // last address of the space
+	Engine   Engine // that it works on; NoEngine if its commands choose one, as on a GF100
 	Ring     Ring
 	State    State
 	Progress Progress

@@ -15,12 +15,10 @@ import (
 	"sync"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
-	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
 
-// MaxGuests is how many guests a card can tell apart: the width of the owner field in
-// RAMFC. Options.Guests may be less.
-const MaxGuests = gf100.Owners
+// MaxGuests is how many guests a card can tell apart. Options.Guests may be less.
+const MaxGuests = card.MaxShares
 
 // cardBusBits is how many bits a bus address has in the chip's page-table entries.
 const cardBusBits = 40

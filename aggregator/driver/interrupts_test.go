@@ -32,7 +32,7 @@ func TestErrorsReachTheirChannel(t *testing.T) {
 		}, card.Fault{Engine: card.Copy0, VA: 0x200001000, Reason: shadowpt.PageNotPresent}, map[uint32]uint32{regFaultID: 0}},
 		{map[uint32]uint32{
 			regPBDMAIntr: gf100.PBDMAIntrMethod, regPBDMAMethod: 0x2_1234, regPBDMAData: 5, regPBDMAChannel: uint32(ch.id),
-		}, card.Fault{Kind: card.NoMethod, Engine: card.NoEngine, Code: gf100.PBDMAIntrMethod, Subchannel: 2, Method: 0x1234, Data: 5}, map[uint32]uint32{regPBDMAIntr: 0, regPBDMAMethod: methodPassed}},
+		}, card.Fault{Kind: card.NoMethod, Engine: card.NoEngine, Subchannel: 2, Method: 0x1234, Data: 5}, map[uint32]uint32{regPBDMAIntr: 0, regPBDMAMethod: methodPassed}},
 		{map[uint32]uint32{
 			regGraphIntr: gf100.GraphIntrIllegalMthd, regGraphContext: 1<<31 | inst, regGraphAddr: 3<<16 | 0x400, regGraphClass + 12: 0x9097, regGraphData: 8, regGraphError: 9,
 		}, card.Fault{Kind: card.BadMethod, Subchannel: 3, Class: 0x9097, Method: 0x400, Data: 8},

@@ -9,6 +9,8 @@ import (
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
 
+var _ [gf100.Owners]struct{} = [card.MaxShares]struct{}{}
+
 // share is one guest's part of the card: memory for its tables and its instance blocks.
 type share struct {
 	driver *Driver

@@ -12,7 +12,6 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/dma"
-	"github.com/umbra-gpu/umbra/aggregator/driver/structs"
 	"github.com/umbra-gpu/umbra/aggregator/vram"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
@@ -147,9 +146,21 @@ func (m *Memory) Read64(t shadowpt.Target, addr uint64) (uint64, bool) {
 	return binary.LittleEndian.Uint64(b[:]), ok
 }
 
-// Update writes those words of a structure in VRAM that differ, and reports whether there were
-// any. The watcher is not told.
-func (m *Memory) Update(addr uint64, words []structs.Word) (wrote bool) {
+// A Word is a word of a structure in memory.
+type Word struct {
+	Offset uint64
+	Value  uint32
+}
+
+// Update writes those words of a structure of n bytes in VRAM that differ. It changes nothing that is
+// equal, because each write makes the card check every waiting semaphore.
+func (m *Memory) Update(addr, n uint64, words []Word) {
+	if m.update(addr, words) {
+		m.watcher.Wrote(addr, n)
+	}
+}
+
+func (m *Memory) update(addr uint64, words []Word) (wrote bool) {
 	m.moving.RLock() // a write to a page that moves would be lost
 	defer m.moving.RUnlock()
 	b := m.words.Get().(*[4]byte)

@@ -12,7 +12,6 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/dma"
-	"github.com/umbra-gpu/umbra/aggregator/driver/structs"
 	"github.com/umbra-gpu/umbra/aggregator/vram"
 	"github.com/umbra-gpu/umbra/shadowpt"
 	"github.com/umbra-gpu/umbra/tests/fakecard"
@@ -90,7 +89,7 @@ func TestMemoryOverExtents(t *testing.T) {
 		if ok {
 			require.Equal(t, binary.LittleEndian.Uint32(model[addr:]), v)
 		}
-		m.Update(addr, []structs.Word{{Offset: 0, Value: v + 1}})
+		m.Update(addr, 4, []Word{{Offset: 0, Value: v + 1}})
 		if ok {
 			binary.LittleEndian.PutUint32(model[addr:], v+1)
 		}
@@ -111,7 +110,7 @@ func TestUpdatesWaitForMoves(t *testing.T) {
 	m.Move(func() {
 		go func() {
 			defer close(done)
-			m.Update(0, []structs.Word{{Value: 5}})
+			m.Update(0, 4, []Word{{Value: 5}})
 		}()
 		go func() {
 			parts := []shadowpt.Part{{Bytes: make([]byte, 8)}}

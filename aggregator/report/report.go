@@ -10,65 +10,47 @@ import (
 	"sync"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
-	"github.com/umbra-gpu/umbra/aggregator/driver/structs"
 	"github.com/umbra-gpu/umbra/aggregator/fault"
-	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
 
 // Receiver receives the reports about a guest. Its methods run on the Reporter's goroutine with no
 // lock held, and may call back into the guest.
 type Receiver interface {
-	// EngineEvent reports non-stall events; bit n is engine n.
-	EngineEvent(engines uint32)
-	MMUFault(id uint8, f gf100.MMUFault)
-	PBDMAError(gf100.PBDMAError)
-	// GraphTrap and CopyTrap report a method of channel id that an engine refused. The
-	// channel is held until the guest's Resume.
-	GraphTrap(id uint8, t gf100.GraphTrap)
-	CopyTrap(id uint8, t gf100.CopyTrap)
-	// BindError reports a channel that could not be bound: its structures are outside the
-	// guest's memory, or it is over the quota.
-	BindError()
-	// RunlistError reports a runlist outside the guest's memory.
-	RunlistError()
-	// Done reports that control operations ended: registers that read "pending" may have
-	// changed. runlist is set if one of them was a runlist.
-	Done(runlist bool)
+	// Completed reports non-stall events of engines.
+	Completed(card.EngineSet)
+	// Failed reports a fault at which the guest's channel id stopped. It is held until the guest's
+	// Resume, unless it has ended.
+	Failed(id uint32, e Error)
+	// Refused reports channels that the guest may not have: their structures are outside the guest's
+	// memory, or it is over the quota.
+	Refused()
+	// Done reports that control operations ended: registers that read "pending" may have changed.
+	// notes are what the face has noted in its rounds.
+	Done(notes Notes)
 }
 
-// Error is a fault at which a channel stopped, and the guest's instance block of the channel.
+// Notes are bits with a meaning for the face that receives the reports.
+type Notes uint8
+
+// Error is a fault at which a channel stopped, and where the face has the channel's structures.
 type Error struct {
 	card.Fault
-	Inst uint64
-}
-
-func (e *Error) deliver(id uint8, to Receiver) {
-	switch {
-	case e.Kind.From() == card.MMU:
-		to.MMUFault(id, structs.MMUFault(e.Fault, e.Inst))
-	case e.Kind.From() == card.Reader:
-		to.PBDMAError(structs.PBDMAError(e.Fault, id))
-	case structs.Number(e.Engine) == gf100.EngineGR:
-		to.GraphTrap(id, structs.GraphTrap(e.Fault, e.Inst))
-	default:
-		to.CopyTrap(id, structs.CopyTrap(e.Fault, e.Inst))
-	}
+	Place uint64
 }
 
 // Undelivered is what is not yet delivered. It is flags, not a queue: a channel stops at its error, so
 // it has one at a time.
 type Undelivered struct {
-	Engines  card.EngineSet
-	Done     bool
-	Runlist  bool
-	Unbound  bool // a channel could not be bound
-	Unlisted bool // a runlist could not be read
-	Errors   []ChannelError
+	Engines card.EngineSet
+	Done    bool
+	Notes   Notes
+	Refused bool // a channel could not be opened
+	Errors  []ChannelError
 }
 
 // ChannelError is an error of the guest's channel ID.
 type ChannelError struct {
-	ID uint8
+	ID uint32
 	Error
 }
 
@@ -76,25 +58,22 @@ type ChannelError struct {
 func (s *Undelivered) urgent() bool { return s.Engines != 0 || s.Done || len(s.Errors) > 0 }
 
 // forget drops the error of a channel.
-func (s *Undelivered) forget(id uint8) {
+func (s *Undelivered) forget(id uint32) {
 	s.Errors = slices.DeleteFunc(s.Errors, func(e ChannelError) bool { return e.ID == id })
 }
 
 func (s *Undelivered) deliver(to Receiver) {
 	if s.Engines != 0 {
-		to.EngineEvent(structs.Bits(s.Engines))
+		to.Completed(s.Engines)
 	}
 	for _, e := range s.Errors {
-		e.deliver(e.ID, to)
+		to.Failed(e.ID, e.Error)
 	}
-	if s.Unbound {
-		to.BindError()
-	}
-	if s.Unlisted {
-		to.RunlistError()
+	if s.Refused {
+		to.Refused()
 	}
 	if s.Done {
-		to.Done(s.Runlist)
+		to.Done(s.Notes)
 	}
 }
 
@@ -192,7 +171,7 @@ func (r *Reporter) Completed(engines card.EngineSet) (added bool) {
 }
 
 // Failed reports a channel's error in place of an earlier one.
-func (r *Reporter) Failed(id uint8, e Error) {
+func (r *Reporter) Failed(id uint32, e Error) {
 	r.note(func(s *Undelivered) {
 		s.forget(id)
 		s.Errors = append(s.Errors, ChannelError{id, e})
@@ -200,15 +179,12 @@ func (r *Reporter) Failed(id uint8, e Error) {
 }
 
 // Forget drops the error of a channel that is bound again.
-func (r *Reporter) Forget(id uint8) { r.note(func(s *Undelivered) { s.forget(id) }) }
+func (r *Reporter) Forget(id uint32) { r.note(func(s *Undelivered) { s.forget(id) }) }
 
-// Unbound notes a channel that could not be bound. It is reported with what comes next.
-func (r *Reporter) Unbound() { r.note(func(s *Undelivered) { s.Unbound = true }) }
+// Refused notes a channel that could not be opened. It is reported with what comes next.
+func (r *Reporter) Refused() { r.note(func(s *Undelivered) { s.Refused = true }) }
 
-// Unlisted notes a runlist that could not be read. It is reported with what comes next.
-func (r *Reporter) Unlisted() { r.note(func(s *Undelivered) { s.Unlisted = true }) }
-
-// Done reports that control operations ended, and whether one of them was a runlist.
-func (r *Reporter) Done(runlist bool) {
-	r.note(func(s *Undelivered) { s.Done, s.Runlist = true, s.Runlist || runlist })
+// Done reports that control operations ended, and what the face noted of them.
+func (r *Reporter) Done(notes Notes) {
+	r.note(func(s *Undelivered) { s.Done, s.Notes = true, s.Notes|notes })
 }

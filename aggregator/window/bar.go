@@ -3,51 +3,35 @@ package window
 import (
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card"
-	"github.com/umbra-gpu/umbra/aggregator/driver/structs"
-	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
 // bar is BAR1 or BAR3.
 type bar struct {
-	bars              *BARs
-	unit              uint8 // MMU fault slot
-	readBy, writtenBy uint8 // MMU client numbers
-	kind              aperture.Kind
-	tlb               shadowpt.TLB
-	state             BARState
+	bars  *BARs
+	kind  aperture.Kind
+	tlb   shadowpt.TLB
+	state BARState
 }
 
-// BARState is what a window's block register says.
+// BARState is what a window shows.
 type BARState struct {
-	Virtual bool
-	On      bool   // there are tables
-	Inst    uint64 // of the instance block, in the guest's VRAM
+	Virtual bool // memory through tables, else VRAM from its beginning
+	On      bool // there are tables
 }
 
-const (
-	faultWrite = 1 << 7
-	faultHub   = 1 << 6
-)
+// Fault is why an access through a window reached no memory.
+type Fault struct {
+	VA     uint64
+	Write  bool
+	Reason shadowpt.Reason
+}
 
 func (w *BARs) bar(i int) *bar {
 	if i == card.BAR1 {
 		return &w.bar1
 	}
 	return &w.bar3
-}
-
-// block acts on a write of the bar's block register.
-func (b *bar) block(v uint32) {
-	b.state.Inst, b.state.Virtual = gf100.BlockMemory(v)
-	block := make([]byte, gf100.InstanceSize)
-	b.state.On = b.state.Virtual && b.bars.mem.Read(shadowpt.VRAM, b.state.Inst, block)
-	if b.state.On {
-		b.tlb.Bind(shadowpt.Fermi, structs.ReadSpace(block))
-	} else {
-		b.tlb.Bind(shadowpt.Fermi, shadowpt.Space{})
-	}
-	b.show()
 }
 
 // show passes the present address space to the aperture.
@@ -57,7 +41,7 @@ func (b *bar) show() {
 
 // access moves p to or from the memory at off. It returns the fault that ended it, and whether
 // there was none.
-func (b *bar) access(off uint64, p []byte, write bool) (f gf100.MMUFault, ok bool) {
+func (b *bar) access(off uint64, p []byte, write bool) (f Fault, ok bool) {
 	do := b.bars.mem.Read
 	if write {
 		do = b.bars.mem.Write
@@ -86,17 +70,12 @@ func (b *bar) access(off uint64, p []byte, write bool) (f gf100.MMUFault, ok boo
 	return f, true
 }
 
-func (b *bar) fault(off uint64, p []byte, write bool, r shadowpt.Reason) gf100.MMUFault {
+func (b *bar) fault(off uint64, p []byte, write bool, r shadowpt.Reason) Fault {
 	b.bars.stats.WindowFaults.Add(1)
-	info := uint32(r) | faultHub
-	client := b.readBy
-	if write {
-		info |= faultWrite
-		client = b.writtenBy
-	} else {
+	if !write {
 		fill(p)
 	}
-	return gf100.MMUFault{Unit: b.unit, Inst: b.state.Inst, VA: off, Info: info | uint32(client)<<8}
+	return Fault{off, write, r}
 }
 
 func fill(p []byte) {

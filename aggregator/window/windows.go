@@ -16,7 +16,6 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/memory"
-	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
@@ -65,13 +64,13 @@ type BARs struct {
 func New(cfg Config, stats *Stats) *BARs {
 	w := &BARs{cfg: cfg, mem: cfg.Mem, stats: stats}
 	w.maps = aperture.New(Owner(w), &stats.Mapped)
-	w.bar1 = bar{bars: w, kind: aperture.BAR1, unit: 0x04, readBy: 0x07, writtenBy: 0x08}
-	w.bar3 = bar{bars: w, kind: aperture.BAR3, unit: 0x05, readBy: 0x07, writtenBy: 0x08}
+	w.bar1 = bar{bars: w, kind: aperture.BAR1}
+	w.bar3 = bar{bars: w, kind: aperture.BAR3}
 	return w
 }
 
 // OpenWindows makes windows for a client to map, as Config.Map says; cfg gives the sizes of
-// BARs, and the ROM. The guest is fresh from a reset.
+// BARs and of the poll area, and the ROM. The guest is fresh from a reset.
 func (w *BARs) OpenWindows(cfg aperture.Config) error {
 	if w.cfg.Map == aperture.MapNone || w.cfg.Quota == nil {
 		return nil
@@ -79,7 +78,7 @@ func (w *BARs) OpenWindows(cfg aperture.Config) error {
 	if err := w.maps.Free(); err != nil {
 		return err
 	}
-	cfg.Map, cfg.Format, cfg.VRAM, cfg.Poll, cfg.Limits = w.cfg.Map, shadowpt.Fermi, w.mem.Size(), gf100.PollSize, w.cfg.Limits
+	cfg.Map, cfg.Format, cfg.VRAM, cfg.Limits = w.cfg.Map, shadowpt.Fermi, w.mem.Size(), w.cfg.Limits
 	if err := w.cfg.Quota.take(w, len(w.mem.Extents()), &cfg.Limits); err != nil {
 		return err
 	}
@@ -89,7 +88,7 @@ func (w *BARs) OpenWindows(cfg aperture.Config) error {
 	}
 	w.bar1.show()
 	w.bar3.show()
-	w.SetPRAMIN(0)
+	w.PointPRAMIN(shadowpt.VRAM, 0)
 	return nil
 }
 
@@ -108,16 +107,24 @@ func (w *BARs) Regions() []aperture.Region { return w.maps.Regions() }
 // ResetWindows makes what the client may map show nothing.
 func (w *BARs) ResetWindows() { w.maps.Reset() }
 
-// SetBlock acts on a write of NV_PBUS_BAR1_BLOCK (bar 1) or BAR2_BLOCK (bar 3).
-func (w *BARs) SetBlock(bar int, v uint32) { w.bar(bar).block(v) }
+// ShowBAR says what BAR1 or BAR3 shows: VRAM, or with virtual what the tables of s map. Without tables
+// (nil) that is nothing.
+func (w *BARs) ShowBAR(bar int, virtual bool, s *shadowpt.Space) {
+	b := w.bar(bar)
+	if b.state = (BARState{virtual, s != nil}); s == nil {
+		s = &shadowpt.Space{}
+	}
+	b.tlb.Bind(shadowpt.Fermi, *s)
+	b.show()
+}
 
 // ReadBAR reads through BAR1 or BAR3. Bytes after a fault read as ones.
-func (w *BARs) ReadBAR(bar int, off uint64, p []byte) (gf100.MMUFault, bool) {
+func (w *BARs) ReadBAR(bar int, off uint64, p []byte) (Fault, bool) {
 	return w.bar(bar).access(off, p, false)
 }
 
 // WriteBAR writes through BAR1 or BAR3.
-func (w *BARs) WriteBAR(bar int, off uint64, p []byte) (gf100.MMUFault, bool) {
+func (w *BARs) WriteBAR(bar int, off uint64, p []byte) (Fault, bool) {
 	return w.bar(bar).access(off, p, true)
 }
 
@@ -128,44 +135,32 @@ func (w *BARs) InvalidateWindows(t shadowpt.Target, dir uint64, all bool) {
 	w.maps.Invalidate(t, dir, all)
 }
 
-// pramin returns where off of the PRAMIN window lies, by NV_PBUS_BAR0_WINDOW.
-func pramin(win, off uint32) (shadowpt.Target, uint64) {
-	target, addr := gf100.PRAMINMemory(win)
-	return shadowpt.Target(target), addr + uint64(off)
-}
-
-// ReadPRAMIN reads through the PRAMIN window, whose register holds win. Bytes outside the
-// guest's memory read as ones and are counted.
-func (w *BARs) ReadPRAMIN(win, off uint32, p []byte) {
-	t, addr := pramin(win, off)
+// ReadAt reads memory that the guest points at. Bytes outside of its own read as ones and are counted.
+func (w *BARs) ReadAt(t shadowpt.Target, addr uint64, p []byte) {
 	if !w.mem.Read(t, addr, p) {
 		w.stats.BadWindow.Add(1)
 		fill(p)
 	}
 }
 
-// WritePRAMIN writes through the PRAMIN window.
-func (w *BARs) WritePRAMIN(win, off uint32, p []byte) {
-	t, addr := pramin(win, off)
+// WriteAt writes memory that the guest points at.
+func (w *BARs) WriteAt(t shadowpt.Target, addr uint64, p []byte) {
 	if !w.mem.Write(t, addr, p) {
 		w.stats.BadWindow.Add(1)
 	}
 }
 
-// SetPRAMIN acts on a write of NV_PBUS_BAR0_WINDOW. Accesses of a mapped window do not trap, so
-// one that has none of the guest's memory to show is counted here.
-func (w *BARs) SetPRAMIN(win uint32) {
-	t, addr := pramin(win, 0)
+// PointPRAMIN says where PRAMIN points. Accesses of a mapped window do not trap, so one that has none of
+// the guest's memory to show is counted here.
+func (w *BARs) PointPRAMIN(t shadowpt.Target, addr uint64) {
 	if w.maps.Map()&aperture.MapPRAMIN != 0 && t == shadowpt.VRAM && addr >= w.mem.Size() {
 		w.stats.BadWindow.Add(1)
 	}
 	w.maps.Window(t, addr)
 }
 
-// SetPollArea acts on a write of NV_PFIFO_USERD_BASE.
-func (w *BARs) SetPollArea(v uint32) {
-	w.maps.PollArea(gf100.PollArea(v), gf100.PollSize)
-}
+// PollArea says where in BAR1 the doorbells are.
+func (w *BARs) PollArea(off, n uint64) { w.maps.PollArea(off, n) }
 
 // MemoryBarrier flushes aliases: afterwards the card finds all that the guest wrote to mapped
 // windows before. Any goroutine may call it.

@@ -48,7 +48,7 @@ func TestEventsAreLogged(t *testing.T) {
 	s := share(t, newCard(t), Native, vfiouser.Options{Log: log.logger()}, aggregator.Options{Scheduler: &cfg})
 	e := s.add(aggregator.GuestConfig{Name: "a", VRAM: testedVRAM})
 	stats := e.Virtual.Guest.Stats()
-	mapped, fifo := &stats.Windows.Mapped, &stats.FIFO
+	mapped, fifo := &stats.Windows.Mapped, &stats.Channels
 	const inexact = `^level=WARN msg="a mapped window is not exact" gpu=a `
 	for _, step := range []struct {
 		event func()

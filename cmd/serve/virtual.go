@@ -8,8 +8,10 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
+	face "github.com/umbra-gpu/umbra/aggregator/face/gf100"
 	"github.com/umbra-gpu/umbra/aggregator/fault"
 	"github.com/umbra-gpu/umbra/devmodel"
+	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
 
 // Virtual is a virtual GPU with its share of a card.
@@ -28,14 +30,16 @@ func NewVirtual(a *aggregator.Aggregator, share aggregator.GuestConfig, cfg devm
 	if err != nil {
 		return nil, err
 	}
-	guest, err := a.AddGuest(share, gpu)
+	shown := face.New(gpu)
+	guest, err := a.AddGuest(share, shown)
 	if err != nil {
 		gpu.Close()
 		return nil, err
 	}
-	gpu.Connect(guest)
+	shown.Connect(guest)
+	gpu.Connect(shown)
 	v := &Virtual{GPU: gpu, Guest: guest}
-	v.Device = &Device{fn: gpu, maps: v, shown: &guest.Stats().Windows.Mapped, faults: &guest.Stats().FIFO.Faults, plug: v.plug, admit: v.admit, panicked: v.panicked, log: slog.New(slog.DiscardHandler)}
+	v.Device = &Device{fn: gpu, maps: v, shown: &guest.Stats().Windows.Mapped, faults: &guest.Stats().Channels.Faults, plug: v.plug, admit: v.admit, panicked: v.panicked, log: slog.New(slog.DiscardHandler)}
 	return v, nil
 }
 
@@ -102,7 +106,7 @@ func (v *Virtual) admit() error {
 func (v *Virtual) OpenWindows() error {
 	return v.Guest.OpenWindows(aperture.Config{
 		BAR0: v.GPU.BARSize(devmodel.BAR0), BAR1: v.GPU.BARSize(devmodel.BAR1), BAR3: v.GPU.BARSize(devmodel.BAR3),
-		ROM: v.GPU.ROM(),
+		ROM: v.GPU.ROM(), Poll: gf100.PollSize,
 	})
 }
 

@@ -149,6 +149,7 @@ func TestPlanted(t *testing.T) {
 		{"vfiouser/x_plan9.go", Module + "/devmodel", "vfiouser must not import devmodel"},
 		{"devmodel/x.go", Module + "/aggregator/card/soft", "bypass the checks"},
 		{"aggregator/x.go", Module + "/aggregator/card", ""},
+		{"aggregator/x.go", Module + "/mmio/gf100", "only faces and cards know a chip"},
 		{"vfiouser/x_test.go", Module + "/tests/testserver", "must not import tests"},
 		{"vfiouser/x_test.go", Module + "/tests/scale", ""},
 		{"devmodel/guest/x_test.go", Module + "/aggregator/card/soft", ""},

@@ -29,7 +29,7 @@ const (
 
 var rooms = []room{
 	{"cmd", []string{
-		"devmodel", "aggregator", "aggregator/sched", "aggregator/aperture", "aggregator/card", "aggregator/driver", "aggregator/fault", "aggregator/gate",
+		"devmodel", "aggregator", "aggregator/sched", "aggregator/aperture", "aggregator/card", "aggregator/driver", "aggregator/face", "aggregator/fault", "aggregator/gate",
 		"aggregator/card/soft", "aggregator/card/soft/sm", "aggregator/passthrough", "vfiouser", "mmio", "shadowpt", "firmware", "cmd/lab", "devmodel/guest",
 	}, []string{"*"}, "cmd joins the parts and ships no tests; umbra bench boots guests and drives a GPU itself"},
 	{"cmd/lab", nil, []string{sys, "github.com/therootcompany/xz", "github.com/klauspost/compress"}, "the lab boots a machine on a socket of any server"},
@@ -37,22 +37,25 @@ var rooms = []room{
 		"a virtual GPU declares the host and the card that it needs; one that reached the card itself could bypass the checks"},
 	{"devmodel/guest", []string{"vfiouser", "mmio", "shadowpt"}, []string{sys, "pgregory.net/rapid"}, "the driver of a guest depends on registers, not on the server"},
 	{"aggregator", []string{
-		"aggregator/aperture", "aggregator/card", "aggregator/driver/structs", "aggregator/dma", "aggregator/fault", "aggregator/fifo", "aggregator/gate",
-		"aggregator/memory", "aggregator/report", "aggregator/sched", "aggregator/shadow", "aggregator/vram", "aggregator/window", "shadowpt", "mmio",
-	}, []string{sys}, "the aggregator drives every card through package card, and knows neither registers, sockets nor configuration"},
+		"aggregator/aperture", "aggregator/card", "aggregator/channels", "aggregator/dma", "aggregator/fault", "aggregator/gate",
+		"aggregator/memory", "aggregator/report", "aggregator/sched", "aggregator/shadow", "aggregator/vram", "aggregator/window", "shadowpt",
+	}, []string{sys}, "the aggregator drives every card through package card, and knows neither sockets nor configuration"},
 	{"aggregator/driver", []string{"aggregator/aperture", "aggregator/card", "aggregator/driver/structs", "aggregator/vram", "shadowpt", "mmio"}, nil, "a driver knows registers, not guests"},
 	{"aggregator/driver/structs", []string{"aggregator/card", "shadowpt", "mmio"}, nil, "bytes in, descriptions out"},
-	{"aggregator/gate", []string{"aggregator/card", "aggregator/fault", "aggregator/sched", "shadowpt", "mmio"}, nil, "the gate declares what it needs of guests"},
-	{"aggregator/fifo", []string{
-		"aggregator/card", "aggregator/driver/structs", "aggregator/gate", "aggregator/memory", "aggregator/report", "aggregator/shadow", "shadowpt", "mmio",
-	}, nil, "a guest's channels declare what they need of the guest"},
+	{"aggregator/gate", []string{"aggregator/card", "aggregator/fault", "aggregator/sched", "shadowpt"}, nil, "the gate declares what it needs of guests"},
+	{"aggregator/channels", []string{"aggregator/card", "aggregator/gate", "aggregator/memory", "aggregator/shadow", "shadowpt"}, nil,
+		"a guest's channels declare what they need of the guest and of its face"},
+	{"aggregator/face", []string{
+		"aggregator/card", "aggregator/channels", "aggregator/driver/structs", "aggregator/memory", "aggregator/report", "aggregator/shadow",
+		"aggregator/window", "devmodel", "shadowpt", "mmio",
+	}, nil, "a face declares what it needs of the guest that it shows"},
 	{"aggregator/shadow", []string{"shadowpt"}, nil, "shadows know tables, not who changed them"},
-	{"aggregator/window", []string{"aggregator/aperture", "aggregator/card", "aggregator/driver/structs", "aggregator/memory", "shadowpt", "mmio"}, nil, "views of memory know no channels"},
-	{"aggregator/memory", []string{"aggregator/card", "aggregator/driver/structs", "aggregator/dma", "aggregator/vram", "shadowpt"}, nil, "memory knows addresses, not their use"},
-	{"aggregator/report", []string{"aggregator/card", "aggregator/driver/structs", "aggregator/fault", "mmio"}, nil, "reports know the receiver that they declare"},
+	{"aggregator/window", []string{"aggregator/aperture", "aggregator/card", "aggregator/memory", "shadowpt"}, nil, "views of memory know no channels"},
+	{"aggregator/memory", []string{"aggregator/card", "aggregator/dma", "aggregator/vram", "shadowpt"}, nil, "memory knows addresses, not their use"},
+	{"aggregator/report", []string{"aggregator/card", "aggregator/fault"}, nil, "reports know the receiver that they declare"},
 	{"aggregator/fault", nil, nil, "a panic is a value"},
 	{"aggregator/vram", []string{"aggregator/card", "shadowpt"}, nil, "an allocator knows sizes, not their use"},
-	{"aggregator/dma", []string{"aggregator/card", "mmio"}, nil, "windows of bus addresses know no tables"},
+	{"aggregator/dma", []string{"aggregator/card"}, nil, "windows of bus addresses know no tables"},
 	{"aggregator/sched", nil, nil, "the scheduler is pure code on an injected clock"},
 	{"aggregator/aperture", []string{"aggregator/card", "shadowpt"}, []string{sys}, "tests give it memory, not a GPU"},
 	{"aggregator/passthrough", []string{"aggregator/aperture", "aggregator/card", "aggregator/driver/structs", "shadowpt", "mmio"}, nil, "pass-through serves every card with a PCI function"},
@@ -75,12 +78,20 @@ var rooms = []room{
 // layers are the rooms of the aggregator, from the top. A room imports only those of lower layers.
 var layers = [][]string{
 	{"aggregator"},
-	{"aggregator/fifo", "aggregator/window"},
+	{"aggregator/face"},
+	{"aggregator/channels", "aggregator/window"},
 	{"aggregator/gate", "aggregator/shadow", "aggregator/memory", "aggregator/driver", "aggregator/passthrough", "aggregator/card/soft"},
 	{"aggregator/aperture", "aggregator/dma", "aggregator/vram", "aggregator/report", "aggregator/card/soft/sm"},
 	{"aggregator/driver/structs"},
 	{"aggregator/card", "aggregator/fault", "aggregator/sched"},
 }
+
+// chips are the packages of one chip, and chipRooms the rooms of the aggregator that may import them: the
+// faces that guests see, of which passthrough is one, and what drives or is a card of the chip.
+var (
+	chips     = []string{"mmio/gf100", "aggregator/driver/structs"}
+	chipRooms = []string{"aggregator/face", "aggregator/passthrough", "aggregator/driver", "aggregator/driver/structs", "aggregator/card/soft"}
+)
 
 // testLibs may be imported by _test.go files everywhere.
 var testLibs = []string{sys, "github.com/stretchr/testify", "pgregory.net/rapid", "go.uber.org/goleak", "github.com/rogpeppe/go-internal"}
@@ -102,7 +113,7 @@ func importFindings(f source) (out []string) {
 	}
 	imports, libs := from.imports, from.libs
 	if f.test() {
-		imports, libs = slices.Concat(imports, []string{scale, "aggregator/driver", "tests/fakecard", "tests/smtest", "tests/ablation"}), slices.Concat(libs, testLibs)
+		imports, libs = slices.Concat(imports, []string{scale, "mmio", "devmodel", "aggregator/driver", "aggregator/driver/structs", "aggregator/face", "tests/fakecard", "tests/smtest", "tests/ablation"}), slices.Concat(libs, testLibs)
 		if under(from.name, "tests") || from.name == "devmodel/guest" {
 			imports = []string{"*"}
 		}
@@ -112,6 +123,9 @@ func importFindings(f source) (out []string) {
 		first, _, _ := strings.Cut(imp, "/")
 		switch {
 		case ours:
+			if slices.Contains(chips, local) && under(f.path, "aggregator") && !f.test() && !slices.Contains(chipRooms, from.name) {
+				out = append(out, fmt.Sprintf("%s: %s must not import %s: only faces and cards know a chip", f.path, from.name, local))
+			}
 			if to := roomOf(local); to == nil {
 				out = append(out, fmt.Sprintf("%s imports %s, which is in no room of tests/arch/rules.go", f.path, local))
 			} else if to != from && !slices.Contains(imports, to.name) && !slices.Contains(imports, "*") {

@@ -83,7 +83,7 @@ func TestOpenCL(t *testing.T) {
 				log := texts(b.logAfter(mark))
 				require.Contains(b.t, log, "MP trap: global 00000000 [] warp 0009 [ILLEGAL_INSTR_ENCODING]")
 				require.NotContains(b.t, log, "killed")
-				require.Contains(b.t, *s.GPUs[0].Guest.Stats().FIFO.LastProgramFault.Load(), "illegal instruction at 0x")
+				require.Contains(b.t, *s.GPUs[0].Guest.Stats().Channels.LastProgramFault.Load(), "illegal instruction at 0x")
 			})
 			b.step("wild pointer", func(b *fixture) {
 				mark := b.mark()
@@ -91,14 +91,14 @@ func TestOpenCL(t *testing.T) {
 				log := texts(b.logAfter(mark))
 				require.Contains(b.t, log, "engine 00 [PGRAPH] client 01 [GPC0/TEX] reason 00 [PT_NOT_PRESENT]")
 				require.Contains(b.t, log, "killed!")
-				require.Contains(b.t, *s.GPUs[0].Guest.Stats().FIFO.LastProgramFault.Load(), "address not mapped at 0x")
+				require.Contains(b.t, *s.GPUs[0].Guest.Stats().Channels.LastProgramFault.Load(), "address not mapped at 0x")
 			})
 			b.step("OpenGL compute", func(b *fixture) {
 				r, err := b.run("compute")
 				require.NoError(b.t, err)
 				require.Contains(b.t, r.Output, "NVC0")
 			})
-			st := &s.GPUs[0].Guest.Stats().FIFO
+			st := &s.GPUs[0].Guest.Stats().Channels
 			require.EqualValues(t, 1, st.EngineErrors.Load())
 			require.EqualValues(t, 1, st.MMUFaults.Load())
 			require.EqualValues(t, 2, st.ProgramFaults.Load())
@@ -155,5 +155,5 @@ func TestOpenCLTools(t *testing.T) {
 			b.t.Logf("%v\n%s", time.Duration(r.NS), r.Output)
 		})
 	}
-	require.Zero(t, s.GPUs[0].Guest.Stats().FIFO.ProgramFaults.Load())
+	require.Zero(t, s.GPUs[0].Guest.Stats().Channels.ProgramFaults.Load())
 }

@@ -37,7 +37,7 @@ func TestCrowd(t *testing.T) {
 		require.NoError(t, err)
 		w.own(w.GPUs[i].Guest)
 	}
-	_, err = w.Agg.AddGuest(aggregator.GuestConfig{Name: "one more", VRAM: 1 << 20, Channels: 1}, ignoreEvents{})
+	_, err = w.Agg.AddGuest(aggregator.GuestConfig{Name: "one more", VRAM: 1 << 20, Channels: 1}, noFace{})
 	require.ErrorContains(t, err, "limit of 32 guests")
 	free := w.Agg.Free()
 	var living sync.WaitGroup

@@ -61,15 +61,15 @@ func TestSavedStates(t *testing.T) {
 	require.NoError(t, g.Raw().SetReg(0x3000+1*8, 0))
 	for i := range uint32(2 * gf100.Channels) {
 		id := 2 + i%(gf100.Channels-2)
-		before := stats.FIFO.Unbinds.Load()
+		before := stats.Channels.Unbinds.Load()
 		require.NoError(t, other.Raw().Bind(int(id), 0xc0000000|uint32(blocks[i/(gf100.Channels-2)%2]>>12), 0))
-		require.Eventually(t, func() bool { return stats.FIFO.Binds.Load() == stats.FIFO.Unbinds.Load()+2 }, wait, tick/1000)
+		require.Eventually(t, func() bool { return stats.Channels.Binds.Load() == stats.Channels.Unbinds.Load()+2 }, wait, tick/1000)
 		require.NoError(t, other.Raw().Bind(int(id), 0, 0))
-		require.Eventually(t, func() bool { return stats.FIFO.Unbinds.Load() > before }, wait, tick/1000)
+		require.Eventually(t, func() bool { return stats.Channels.Unbinds.Load() > before }, wait, tick/1000)
 	}
 	require.NoError(t, chs[0].Start())
 	copies(t, chs[0])
-	require.Zero(t, s.GPUs[0].Guest.Stats().FIFO.PBDMAErrors.Load(), "its subchannels have lost their classes")
+	require.Zero(t, s.GPUs[0].Guest.Stats().Channels.PBDMAErrors.Load(), "its subchannels have lost their classes")
 	copies(t, chs[1])
 }
 
@@ -128,8 +128,8 @@ func TestFaultTrigger(t *testing.T) {
 	require.Equal(t, 0x15, stopped.Fault.Unit)
 	require.Equal(t, chs[0].Instance(), stopped.Fault.Inst)
 	copies(t, chs[1])
-	require.Zero(t, s.GPUs[1].Guest.Stats().FIFO.MMUFaults.Load())
-	require.Equal(t, uint64(1), s.GPUs[0].Guest.Stats().FIFO.MMUFaults.Load())
+	require.Zero(t, s.GPUs[1].Guest.Stats().Channels.MMUFaults.Load())
+	require.Equal(t, uint64(1), s.GPUs[0].Guest.Stats().Channels.MMUFaults.Load())
 }
 
 // TestInvalidatesKeepOthersTranslations: an invalidate of a guest drops only

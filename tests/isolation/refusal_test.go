@@ -50,7 +50,7 @@ func TestRefusedMethods(t *testing.T) {
 		require.NoError(t, g.Poll(f))
 		require.NoError(t, ch.Close())
 	}
-	require.Equal(t, uint64(3), w.Endpoint.Guest.Stats().FIFO.EngineErrors.Load())
-	require.Zero(t, w.GPUs[1].Guest.Stats().FIFO.EngineErrors.Load())
+	require.Equal(t, uint64(3), w.Endpoint.Guest.Stats().Channels.EngineErrors.Load())
+	require.Zero(t, w.GPUs[1].Guest.Stats().Channels.EngineErrors.Load())
 	require.Empty(t, w.Violations())
 }

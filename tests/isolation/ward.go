@@ -15,10 +15,11 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
+	"github.com/umbra-gpu/umbra/aggregator/channels"
+	"github.com/umbra-gpu/umbra/aggregator/report"
 	"github.com/umbra-gpu/umbra/aggregator/vram"
 	"github.com/umbra-gpu/umbra/devmodel/guest"
 	"github.com/umbra-gpu/umbra/devmodel/guest/hostile"
-	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 	"github.com/umbra-gpu/umbra/tests/options"
 	"github.com/umbra-gpu/umbra/tests/rig"
@@ -57,17 +58,15 @@ type protected struct {
 	want []byte // nil is the secret from end to end
 }
 
-// ignoreEvents is a guest that ignores every event.
-type ignoreEvents struct{}
+// noFace is the face of a guest that asks for nothing and ignores every event.
+type noFace struct{}
 
-func (ignoreEvents) EngineEvent(uint32)               {}
-func (ignoreEvents) MMUFault(uint8, gf100.MMUFault)   {}
-func (ignoreEvents) PBDMAError(gf100.PBDMAError)      {}
-func (ignoreEvents) GraphTrap(uint8, gf100.GraphTrap) {}
-func (ignoreEvents) CopyTrap(uint8, gf100.CopyTrap)   {}
-func (ignoreEvents) BindError()                       {}
-func (ignoreEvents) RunlistError()                    {}
-func (ignoreEvents) Done(bool)                        {}
+func (noFace) Describe(uint32) (d channels.Description, ok bool) { return d, false }
+func (noFace) Round(aggregator.Ask) report.Notes                 { return 0 }
+func (noFace) Completed(card.EngineSet)                          {}
+func (noFace) Failed(uint32, report.Error)                       {}
+func (noFace) Refused()                                          {}
+func (noFace) Done(report.Notes)                                 {}
 
 // NewWard makes a ward with GPUs of these options on a card of the configuration.
 func NewWard(t testing.TB, c options.Combination, cfg testserver.SharedConfig) *Ward {
@@ -81,7 +80,7 @@ func NewWard(t testing.TB, c options.Combination, cfg testserver.SharedConfig) *
 	require.NoError(t, err)
 
 	remaining := w.formerOwners(t)
-	w.bystander, err = w.Agg.AddGuest(aggregator.GuestConfig{Name: "bystander", VRAM: 8 << 20, Tables: 2 << 20}, ignoreEvents{})
+	w.bystander, err = w.Agg.AddGuest(aggregator.GuestConfig{Name: "bystander", VRAM: 8 << 20, Tables: 2 << 20}, noFace{})
 	require.NoError(t, err)
 	w.own(w.bystander)
 	for _, name := range []string{"attacker", "victim"} {
@@ -151,7 +150,7 @@ func (w *Ward) keepAsIs(what string, list []card.Run) {
 func (w *Ward) formerOwners(t testing.TB) (remaining []*aggregator.Guest) {
 	var leave []*aggregator.Guest
 	for i := 0; ; i++ {
-		g, err := w.Agg.AddGuest(aggregator.GuestConfig{Name: fmt.Sprintf("former%d", i), VRAM: 9 << 20, Tables: 2 << 20, Channels: 1}, ignoreEvents{})
+		g, err := w.Agg.AddGuest(aggregator.GuestConfig{Name: fmt.Sprintf("former%d", i), VRAM: 9 << 20, Tables: 2 << 20, Channels: 1}, noFace{})
 		if err != nil {
 			break // the card is full
 		}
@@ -190,7 +189,7 @@ func (w *Ward) fill(at, n uint64) {
 func (w *Ward) hide(t testing.TB) {
 	w.keep("the bystander's memory", runs(w.bystander))
 	w.keep("the bystander's page tables", w.bystander.Tables())
-	g, err := w.Agg.AddGuest(aggregator.GuestConfig{Name: "unused", VRAM: 8 << 20, Channels: 1}, ignoreEvents{})
+	g, err := w.Agg.AddGuest(aggregator.GuestConfig{Name: "unused", VRAM: 8 << 20, Channels: 1}, noFace{})
 	require.NoError(t, err)
 	w.free = runs(g)
 	remove(t, g)

@@ -152,7 +152,7 @@ func TestRebindsLoseNoByte(t *testing.T) {
 	require.NoError(t, ch.Finish())
 
 	stats := s.GPUs[0].Guest.Stats()
-	moved, binds := stats.Windows.Mapped.PagesMoved.Load(), stats.FIFO.Binds.Load()
+	moved, binds := stats.Windows.Mapped.PagesMoved.Load(), stats.Channels.Binds.Load()
 	want := make([]byte, to.Size)
 	for round := range uint32(rounds) {
 		for i := 0; i < len(want); i += 4 {
@@ -173,7 +173,7 @@ func TestRebindsLoseNoByte(t *testing.T) {
 		}()
 		order := rand.Perm(pages * pieces)
 		for await := false; len(order) > 0; await = !await {
-			before := stats.FIFO.Binds.Load()
+			before := stats.Channels.Binds.Load()
 			// It is unbound with work under way, gets more work, and is bound while pages
 			// move.
 			require.NoError(t, g.Raw().SetReg(inst, 0))
@@ -194,7 +194,7 @@ func TestRebindsLoseNoByte(t *testing.T) {
 			// Every other bind is waited for: requests before the end of an earlier one
 			// coalesce with it.
 			if await {
-				require.Eventually(t, func() bool { return stats.FIFO.Binds.Load() > before }, patience, time.Millisecond)
+				require.Eventually(t, func() bool { return stats.Channels.Binds.Load() > before }, patience, time.Millisecond)
 			}
 		}
 		<-done
@@ -204,7 +204,7 @@ func TestRebindsLoseNoByte(t *testing.T) {
 		require.Equal(t, want, got, "round %d", round)
 	}
 	require.GreaterOrEqual(t, stats.Windows.Mapped.PagesMoved.Load()-moved, uint64(rounds*pages))
-	require.GreaterOrEqual(t, stats.FIFO.Binds.Load()-binds, uint64(2*rounds))
+	require.GreaterOrEqual(t, stats.Channels.Binds.Load()-binds, uint64(2*rounds))
 	require.Zero(t, stats.Windows.Mapped.TooFast.Load())
 	require.Empty(t, s.GPUs[0].Guest.QuarantineReason())
 }

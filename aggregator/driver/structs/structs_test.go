@@ -55,7 +55,7 @@ func TestFaultsAreReadBack(t *testing.T) {
 		case f.Kind.From() == card.Reader:
 			f.Engine = card.NoEngine
 			e := PBDMAError(f, 3)
-			f.Code, back = uint64(e.Intr), ReadPBDMAError(e)
+			back = ReadPBDMAError(e)
 		case f.Engine == card.Graphics:
 			f.Class = 0x9097
 			if f.Kind == card.BadData || f.Kind == card.ProgramError {
@@ -69,5 +69,7 @@ func TestFaultsAreReadBack(t *testing.T) {
 			back = ReadCopyTrap(CopyTrap(f, 0x1000))
 		}
 		require.Equal(t, f, back)
+		engines := card.EngineSet(rapid.Uint32Range(0, 7).Draw(t, "engines"))
+		require.Equal(t, engines, EngineSet(Bits(engines)))
 	})
 }

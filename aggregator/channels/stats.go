@@ -1,4 +1,4 @@
-package fifo
+package channels
 
 import (
 	"sync/atomic"
@@ -19,6 +19,8 @@ type Stats struct {
 	BadUSERD     atomic.Uint64 `rule:"bad_userd" help:"Channels whose USERD page is outside the guest's memory."`
 	OverQuota    atomic.Uint64 `rule:"over_quota" help:"Channels that were refused, because the guest has too many, too little memory for their tables, or created too many in a second; raise channels, tables or limits.creations if it needs them."`
 
+	Runlists   atomic.Uint64 `count:"runlists" help:"Runlists that the guest committed."`
+	BadRunlist atomic.Uint64 `rule:"bad_runlist" help:"Runlists outside the guest's memory, which count as empty."`
 	card.Faults
 }
 

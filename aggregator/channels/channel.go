@@ -1,4 +1,4 @@
-package fifo
+package channels
 
 import (
 	"github.com/umbra-gpu/umbra/aggregator/card"
@@ -9,13 +9,14 @@ import (
 
 // Channel is a guest's channel that a channel of the card executes.
 type Channel struct {
-	ID   uint8  // as its guest counts
-	Inst uint64 // the instance block, in the guest's VRAM
+	ID    uint32 // as its guest counts
+	Place uint64 // names its structures for the face
 
-	fifo  *FIFO
-	card  card.Channel
-	space *shadow.Space
-	userd uint64 // in the guest's VRAM
+	of         *Channels
+	card       card.Channel
+	key        shadow.Key    // its address space
+	space      *shadow.Space // nil if the mapping was given
+	structures Structures
 
 	state ChannelState // guarded by the guest's lock
 }
@@ -43,7 +44,7 @@ func (ch *Channel) Stop(f card.Fault) {
 	ch.state.Stopped, ch.state.Held, ch.state.Retry = true, f.Kind.From() != card.MMU, false
 	ch.state.Failed = f
 	if ch.Ended() {
-		ch.fifo.cfg.Gate.GiveUp(ch)
+		ch.of.cfg.Gate.GiveUp(ch)
 	}
 }
 
@@ -59,7 +60,7 @@ func (ch *Channel) Halt() {
 }
 
 // Disable stops the channel between two steps, until Run lets it run again.
-func (ch *Channel) Disable() { ch.fifo.cfg.Gate.Disable(ch) }
+func (ch *Channel) Disable() { ch.of.cfg.Gate.Disable(ch) }
 
 // Ended reports whether the channel stopped for good.
 func (ch *Channel) Ended() bool { return ch.state.Stopped && !ch.state.Held }
@@ -76,30 +77,33 @@ func (ch *Channel) Continue(retry bool) bool {
 }
 
 // Completed implements card.ChannelEvents.
-func (ch *Channel) Completed(engines card.EngineSet) { ch.fifo.guest.Completed(engines) }
+func (ch *Channel) Completed(engines card.EngineSet) { ch.of.guest.Completed(engines) }
 
 // Fault implements card.ChannelEvents.
 func (ch *Channel) Fault(f card.Fault) {
 	if f.Kind == card.Broken {
-		ch.fifo.guest.Quarantine(f.Text)
+		ch.of.guest.Quarantine(f.Text)
 		return
 	}
-	ch.fifo.stats.count(f.Kind)
+	ch.of.stats.count(f.Kind)
 	if f.Text != "" {
-		ch.fifo.stats.NoteProgram(f.Text)
+		ch.of.stats.NoteProgram(f.Text)
 	}
-	ch.fifo.guest.Failed(ch, f)
+	ch.of.guest.Failed(ch, f)
 }
 
 // NoteUnmappedDMA finds whether the guest's tables name memory that its client has not mapped: their
 // shadow has no page then, so the card knows only the virtual address. It waits for the guest's memory.
 func (ch *Channel) NoteUnmappedDMA(f card.Fault) {
-	m, s := ch.fifo.cfg.Mem, shadowpt.Space{Limit: shadowpt.VASize}
+	if ch.space == nil {
+		return
+	}
+	m, s := ch.of.cfg.Mem, shadowpt.Space{Limit: shadowpt.VASize}
 	s.Dir, s.Target = ch.Space()
 	p, _, ok := shadowpt.Walk(m, s, f.VA)
 	if at := p.Addr + f.VA - p.VA; ok && p.Target.System() {
 		if _, ok := m.Translate(p.Target, at, 1, f.Write); !ok {
-			ch.fifo.stats.UnmappedDMA.Note(at, f.Write)
+			ch.of.stats.UnmappedDMA.Note(at, f.Write)
 		}
 	}
 }
@@ -108,18 +112,18 @@ func (ch *Channel) NoteUnmappedDMA(f card.Fault) {
 func (ch *Channel) Card() card.Channel { return ch.card }
 
 // Number implements gate.Channel.
-func (ch *Channel) Number() uint32 { return uint32(ch.ID) }
+func (ch *Channel) Number() uint32 { return ch.ID }
 
 // Key names its address space.
-func (ch *Channel) Key() shadow.Key { return ch.space.Key }
+func (ch *Channel) Key() shadow.Key { return ch.key }
 
 // Space implements gate.Channel.
 func (ch *Channel) Space() (dir uint64, target shadowpt.Target) {
-	return ch.space.Key.Dir, ch.space.Key.Target
+	return ch.key.Dir, ch.key.Target
 }
 
 // Guest implements gate.Channel.
-func (ch *Channel) Guest() gate.Guest { return ch.fifo.guest }
+func (ch *Channel) Guest() gate.Guest { return ch.of.guest }
 
 // Abort implements gate.Channel.
-func (ch *Channel) Abort(engine card.Engine) { ch.fifo.guest.Abort(ch, engine) }
+func (ch *Channel) Abort(engine card.Engine) { ch.of.guest.Abort(ch, engine) }

@@ -1,0 +1,221 @@
+// Package gf100 shows a guest its share of a card as a GF100 has it: the table of channels and their
+// instance blocks, runlists and USERD in the guest's memory, and the registers of windows. It is the
+// card behind a virtual GPU of package devmodel, and tells it of events in the words of its registers.
+//
+// # Locks and goroutines
+//
+// The package has no goroutines. Face.mu guards a FaceState. It is taken after the virtual GPU's lock,
+// by traps and by the guest's worker, and before the guest's. What the registers of windows say is
+// guarded by the virtual GPU's lock.
+//
+// # Differences from a card of one's own
+//
+// Class state that a driver writes through PGRAPH's method port (404488, 40448c) while it creates
+// its first graphics context stays in the guest's own registers: the card has one such port, and
+// its values would apply to everybody. A virtual GPU's channels start from the engine's state after
+// power-on.
+//
+// NV_PFIFO_MMU_FAULT_TRIGGER ends the channel that NV_PFIFO_ENGINE_STATUS shows or showed last. A
+// real card ends the engine's last channel even if nobody read that register.
+package gf100
+
+import (
+	"sync"
+
+	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/aggregator/channels"
+	"github.com/umbra-gpu/umbra/aggregator/driver/structs"
+	"github.com/umbra-gpu/umbra/aggregator/memory"
+	"github.com/umbra-gpu/umbra/aggregator/shadow"
+	"github.com/umbra-gpu/umbra/devmodel"
+	chip "github.com/umbra-gpu/umbra/mmio/gf100"
+	"github.com/umbra-gpu/umbra/shadowpt"
+)
+
+// Guest is the share of the card that the face shows.
+type Guest interface {
+	Time() uint64
+	Quarantine(reason string)
+	Reset() error
+	Memory() *memory.Memory
+	ChannelStats() *channels.Stats
+
+	Windows
+	Invalidate(key shadow.Key, all bool)
+
+	Bind(id uint32, on bool)
+	Allow(id uint32, on bool)
+	AllowSoon(may channels.Set)
+	AllowNow(may, off channels.Set)
+	TakeOff(off channels.Set)
+	Ask([2]uint32)
+	Pending() channels.Pending
+	Preempt(id uint32)
+	Doorbell(id uint32)
+	Refresh(id uint32)
+	Resume(id uint32, retry bool)
+	Busy(id uint32) bool
+	Serving(card.Engine) (id uint32, ready, serves bool)
+	End(id uint32, e card.Engine)
+}
+
+// Face is a guest's GF100.
+type Face struct {
+	to    Receiver
+	guest Guest
+	bars  bars
+
+	mu    sync.Mutex
+	state FaceState
+}
+
+// FaceState is what the guest's registers say about its channels.
+type FaceState struct {
+	Inst    [chip.Channels]uint64 // of the instance block, in the guest's VRAM
+	Enabled channels.Set
+	Listed  channels.Set // the last runlist
+	Blocked bool         // PFIFO lets no channel run
+	// Served is by engine the number plus one of the channel that the guest saw on it last.
+	Served [card.MaxEngines]uint8
+}
+
+// may returns which channels may run.
+func (s *FaceState) may() channels.Set {
+	if s.Blocked {
+		return channels.Set{}
+	}
+	return s.Enabled.And(s.Listed)
+}
+
+var _ devmodel.Card = (*Face)(nil)
+
+// New returns a face that tells to of events. Connect sets the guest before the first call of another
+// method.
+func New(to Receiver) *Face { return &Face{to: to} }
+
+// Connect sets the guest.
+func (f *Face) Connect(g Guest) { f.guest = g }
+
+// Time, Quarantine, MemoryBarrier, Access and Shown implement devmodel.Card.
+func (f *Face) Time() uint64             { return f.guest.Time() }
+func (f *Face) Quarantine(reason string) { f.guest.Quarantine(reason) }
+func (f *Face) MemoryBarrier()           { f.guest.MemoryBarrier() }
+func (f *Face) Access()                  { f.guest.Access() }
+func (f *Face) Shown() bool              { return f.guest.Shown() }
+
+// Busy implements devmodel.Card.
+func (f *Face) Busy(id uint8) bool { return f.guest.Busy(uint32(id)) }
+
+// Reset implements devmodel.Card.
+func (f *Face) Reset() error {
+	err := f.guest.Reset()
+	f.locked(func(s *FaceState) { s.Enabled, s.Listed = channels.Set{}, channels.Set{} })
+	return err
+}
+
+// State returns what the guest's registers say, and SetState takes it over.
+func (f *Face) State() (s FaceState) {
+	f.locked(func(now *FaceState) { s = *now })
+	return s
+}
+
+func (f *Face) SetState(s FaceState) { f.locked(func(now *FaceState) { *now = s }) }
+
+func (f *Face) locked(do func(*FaceState)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	do(&f.state)
+}
+
+// ops are the operations on a channel.
+var ops = [devmodel.Ops]func(f *Face, id, v uint32){
+	devmodel.Bind:     (*Face).bind,
+	devmodel.Enable:   (*Face).enable,
+	devmodel.Preempt:  func(f *Face, id, _ uint32) { f.guest.Preempt(id) },
+	devmodel.Doorbell: func(f *Face, id, _ uint32) { f.guest.Doorbell(id) },
+	devmodel.Refresh:  func(f *Face, id, _ uint32) { f.guest.Refresh(id) },
+	devmodel.Resume:   func(f *Face, id, _ uint32) { f.guest.Resume(id, false) },
+	devmodel.Retry:    func(f *Face, id, _ uint32) { f.guest.Resume(id, true) },
+}
+
+// Channel implements devmodel.Card.
+func (f *Face) Channel(id uint8, op devmodel.Op, v uint32) { ops[op](f, uint32(id), v) }
+
+// bind binds the channel to the instance block whose page number is in bits 27:0, or unbinds it.
+func (f *Face) bind(id, v uint32) {
+	f.locked(func(s *FaceState) {
+		s.Inst[id] = uint64(v&chip.InstanceAddr) << 12
+		for e := range s.Served {
+			if s.Served[e] == uint8(id)+1 {
+				s.Served[e] = 0
+			}
+		}
+		f.guest.Bind(id, v&chip.InstanceBound != 0)
+	})
+}
+
+func (f *Face) enable(id, v uint32) {
+	f.locked(func(s *FaceState) {
+		s.Enabled.Put(id, v&chip.ChannelEnabled != 0)
+		may := s.may()
+		f.guest.Allow(id, may.Has(id))
+	})
+}
+
+func (f *Face) setMayRun(v uint32) {
+	f.locked(func(s *FaceState) {
+		if blocked := v == 0; s.Blocked != blocked {
+			s.Blocked = blocked
+			f.guest.AllowSoon(s.may())
+		}
+	})
+}
+
+// Runlist implements devmodel.Card. base is NV_PFIFO_RUNLIST_BASE, count the number of entries.
+func (f *Face) Runlist(base, count uint32) {
+	f.guest.ChannelStats().Runlists.Add(1)
+	f.guest.Ask([2]uint32{base, count})
+}
+
+// Pending implements devmodel.Card.
+func (f *Face) Pending() devmodel.Pending {
+	p := f.guest.Pending()
+	return devmodel.Pending{Invalidate: p.Invalidate || !f.guest.Shown(), Runlist: p.Asked, Preempt: p.Preempt}
+}
+
+// Invalidate implements devmodel.Card: pdb names the directory.
+func (f *Face) Invalidate(pdb, v uint32) {
+	target, dir := chip.InvalidatedDirectory(pdb)
+	f.guest.Invalidate(shadow.Key{Dir: dir, Target: shadowpt.Target(target)}, v&chip.InvalidateAllDirs != 0)
+}
+
+// EngineStatus implements devmodel.Card: another guest's channel reads as idle.
+func (f *Face) EngineStatus(engine int) uint32 {
+	e, ok := structs.Engine(engine)
+	if !ok {
+		return 0
+	}
+	id, ready, serves := f.guest.Serving(e)
+	if !serves {
+		return 0
+	}
+	if ready {
+		f.locked(func(s *FaceState) { s.Served[e] = uint8(id) + 1 })
+	}
+	return chip.EngineBusy | id
+}
+
+// EndEngine implements devmodel.Card: the channel that EngineStatus shows, or showed last, gets a fault
+// of that engine and is taken off the card. The card's own register would end the channel of any guest.
+func (f *Face) EndEngine(engine int) {
+	e, ok := structs.Engine(engine)
+	if !ok {
+		return
+	}
+	f.EngineStatus(engine)
+	f.locked(func(s *FaceState) {
+		if s.Served[e] != 0 {
+			f.guest.End(uint32(s.Served[e]-1), e)
+		}
+	})
+}
