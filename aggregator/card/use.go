@@ -36,8 +36,9 @@ type Use struct {
 // raises the non-stall interrupt.
 type Meter interface {
 	Use(channel uint32) Use
-	// OnUse has f called whenever Use of any channel may have changed, but for the
-	// time of one that runs; nil ends it. f is called with the card's lock held: it
-	// must not block, and not call the card.
+	// OnUse has f called whenever Ended, Idle, Underway or Barred of any channel may have
+	// changed, and when a stopped channel has left its PBDMA; nil ends it. It does not tell
+	// of the time of a channel that runs, nor of the turns that channels take on the card.
+	// f is called with the card's lock held: it must not block, and not call the card.
 	OnUse(f func())
 }

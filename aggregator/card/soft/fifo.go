@@ -159,6 +159,7 @@ func (f *fifo) drop(i int) {
 	if ch == nil {
 		return
 	}
+	f.changed()
 	ch.dead.Store(true)
 	ch.yield.Store(true)
 	switch ch.State {

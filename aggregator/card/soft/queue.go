@@ -33,8 +33,15 @@ func (f *fifo) mayRun(i int) bool {
 // schedule queues a channel if it may run and is idle or waiting. Its PBDMA finds out
 // whether it has work.
 func (f *fifo) schedule(i int) {
+	if f.requeue(i) {
+		f.changed()
+	}
+}
+
+// requeue is schedule without a notice. It reports whether the channel was idle.
+func (f *fifo) requeue(i int) bool {
 	if !f.mayRun(i) {
-		return
+		return false
 	}
 	switch ch := f.channels[i]; ch.State {
 	case stateWaiting:
@@ -46,10 +53,11 @@ func (f *fifo) schedule(i int) {
 		} else {
 			f.queue(ch)
 		}
-		f.changed()
+		return true
 	case stateRunning:
 		ch.DoorbellPending = true
 	}
+	return false
 }
 
 func (f *fifo) queue(ch *channel) {
@@ -140,7 +148,8 @@ func (f *fifo) giveBack(p *pbdma, ch *channel, s *step) {
 	}
 	f.completeRunlist()
 	f.idle.Broadcast()
-	if s.verdict != blocked || s.progress || ch.yield.Load() { // else it only looked, and still waits
+	goesOn := s.verdict == more || s.verdict == blocked && !s.progress // or only looked, and still waits
+	if !goesOn || ch.yield.Load() {
 		f.changed()
 	}
 }
@@ -168,7 +177,7 @@ func (f *fifo) park(p *pbdma, ch *channel, s *step) {
 			f.schedule(int(ch.ID))
 		}
 	default:
-		f.schedule(int(ch.ID))
+		f.requeue(int(ch.ID))
 	}
 }
 

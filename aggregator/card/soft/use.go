@@ -62,10 +62,14 @@ func (ch *channel) account(s *step) {
 		ch.card.fifo.changed()
 	}
 	ch.charge(s)
-	ch.Use.Ended = ch.Use.Fetched
-	if ch.Use.Ended > 0 && ch.underway() {
-		ch.Use.Ended--
+	ended := ch.Use.Fetched
+	if ended > 0 && ch.underway() {
+		ended--
 	}
+	if ended != ch.Use.Ended && s.verdict == more { // otherwise giveBack tells
+		ch.card.fifo.changed()
+	}
+	ch.Use.Ended = ended
 }
 
 // charge adds the time since the last call to the account. Card.mu is held.
@@ -111,6 +115,7 @@ func (c *Card) OnUse(f func()) {
 	c.useChanged = f
 }
 
+// changed tells who meters the card.
 func (f *fifo) changed() {
 	if f.card.useChanged != nil {
 		f.card.useChanged()

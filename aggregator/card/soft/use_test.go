@@ -41,11 +41,13 @@ func TestUse(t *testing.T) {
 	require.Equal(t, uint64(3), waits.Ended)
 	require.True(t, waits.Underway)
 	require.False(t, waits.Idle)
+	told := calls.Load()
 	for range 1000 { // it looks at the semaphore again
 		c.doorbell()
 		require.True(t, r.card.Use(1).Barred, "it still waits")
 	}
 	r.eventually("waiting", func() bool { return !r.card.Use(1).Running })
+	require.LessOrEqual(t, calls.Load(), told+1)
 
 	// It is the same entry for a channel that was unbound in the middle of it.
 	c.disable()
@@ -65,6 +67,36 @@ func TestUse(t *testing.T) {
 	u = r.card.Use(1)
 	require.True(t, u.Barred)
 	require.False(t, u.Idle)
+}
+
+// The card tells of an entry that ends while its channel goes on with the next, and of none of the turns
+// that a long entry takes.
+func TestOnUse(t *testing.T) {
+	r, c := newChannelRig(t, soft.Config{})
+	told := make(chan struct{}, 1)
+	var calls atomic.Int64
+	r.card.OnUse(func() {
+		calls.Add(1)
+		select {
+		case told <- struct{}{}:
+		default:
+		}
+	})
+	defer r.card.OnUse(nil)
+	c.submit(acquire(0, 1, opAcquire)...)
+	c.endless()
+	r.vramWrite32(c.sem, 1)
+	c.doorbell()
+	for r.card.Use(1).Ended == 0 {
+		select {
+		case <-told:
+		case <-time.After(time.Minute):
+			t.Fatal("nobody was told")
+		}
+	}
+	before, busy := calls.Load(), r.card.Use(1).Busy[gf100.EngineGR]
+	r.eventually("turns", func() bool { return r.card.Use(1).Busy[gf100.EngineGR] > busy+50*time.Millisecond })
+	require.LessOrEqual(t, calls.Load(), before+1)
 }
 
 // A channel is charged for all the time that it has its PBDMA, also between two steps.
