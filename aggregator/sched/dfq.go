@@ -57,13 +57,13 @@ func (s dfq) start() {
 
 // Timer lets all have a turn in the free run.
 func (s dfq) Timer(e int) int32 {
-	over := true
+	over, slice := true, s.Config.DFQ.Slice
 	if p := s.Engines[e].DFQ.Phase; p == freeRun || p == sample {
 		if over = false; s.restEnd() == never {
-			return none
+			slice = forever
 		}
 	}
-	return s.overstays(e, s.Config.DFQ.Slice, func(_, _ int32, _ int) bool { return over })
+	return s.overstays(e, slice, func(_, _ int32, _ int) bool { return over })
 }
 
 // Arrive decides also, for a node that gets work in the middle of a free run, whether to hold it back.

@@ -70,9 +70,9 @@ func (s plain) Arrive(n int32, e int) {
 func (s plain) Charge(c int32, e int, u Use) {
 	for n := c; n != root; n = s.Nodes[n].Parent {
 		p := s.Nodes[n].Parent
-		l, up := &s.Nodes[n].Lanes[e], &s.Nodes[p].Lanes[e]
-		l.Tag = max(l.Tag, up.Level-s.savings(p, e, false)) + over(u.Busy+u.Expected, s.weight(n))
-		up.Received += u.Busy
+		l := &s.Nodes[n].Lanes[e]
+		l.Tag = max(l.Tag, s.Nodes[p].Lanes[e].Level-s.savings(p, e, false)) + over(u.Busy+u.Expected, s.weight(n))
+		s.receive(p, e, u.Busy)
 	}
 }
 

@@ -105,7 +105,7 @@ func (s *Scheduler) forward(c int32, e, n int) {
 	s.charge(c, e, s.estimate(c, e, n))
 }
 
-// Timer is when to call Next although nothing happened.
+// Timer is when to call Next although nothing happened. Call Complete for the channels that run before.
 func (s *Scheduler) Timer() time.Duration {
 	t := min(s.watchdog().timer(), s.restEnd())
 	for e := range s.Engines {

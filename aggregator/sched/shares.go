@@ -22,6 +22,19 @@ func (s *State) period(p int32, e int) {
 	}
 }
 
+// receive takes note of time that a child of p used. For what it used in earlier periods, and is charged
+// for only now, there is credit at once: those that have work now had it then, since the caller charges
+// what runs before it reports the work of others.
+func (s *State) receive(p int32, e int, busy time.Duration) {
+	l := &s.Nodes[p].Lanes[e]
+	l.Received += busy
+	late, w := busy-s.Now%s.Config.Credit.Period, l.Live+l.Left
+	if late >= s.Config.Credit.Period && w > 0 {
+		l.Level += over(late, w)
+		l.Received -= late
+	}
+}
+
 // rebase counts tags from the level on, before they would overflow.
 func (s *State) rebase(p int32, e int) {
 	l := &s.Nodes[p].Lanes[e]

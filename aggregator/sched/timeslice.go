@@ -188,5 +188,10 @@ func (s timeslice) yields(m, p int32, e int) bool {
 		return d > 0
 	}
 	l := &s.Nodes[p].Lanes[e].Slice
-	return l.Holder != s.id(m) || s.clock(p, e) >= l.End
+	left := l.End - s.clock(p, e)
+	if l.Holder != s.id(m) || left <= 0 {
+		return true
+	}
+	s.Engines[e].Wake = min(s.Engines[e].Wake, s.Now+left)
+	return false
 }

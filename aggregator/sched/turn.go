@@ -107,6 +107,9 @@ func (s *core) give(c, from int32, e, most int) (int32, int) {
 	return c, most
 }
 
+// forever is a slice that does not end.
+const forever = never / 2
+
 // overstays finds the first channel whose slice on an engine is over and that does not keep its turn: at a
 // node above it, it yields to a sibling.
 func (s *core) overstays(e int, slice time.Duration, yields func(m, p int32, e int) bool) int32 {
@@ -117,17 +120,32 @@ func (s *core) overstays(e int, slice time.Duration, yields func(m, p int32, e i
 			continue
 		}
 		left -= s.Nodes[n].Lanes[e].Inflight
-		switch end := ch.HeadFrom + slice; {
-		case ch.Hold == Pausing || s.Nodes[c].Block&Dying != 0:
-		case s.Now < end:
-			s.Engines[e].Wake = min(s.Engines[e].Wake, end)
-		default:
-			for m := c; m != root; m = s.Nodes[m].Parent {
-				if s.rests(m, e) || s.Nodes[m].Lanes[e].Held || yields(m, s.Nodes[m].Parent, e) {
-					return c
-				}
+		if ch.Hold == Pausing || s.Nodes[c].Block&Dying != 0 {
+			continue
+		}
+		for m := c; m != root && s.Now >= ch.HeadFrom+slice; m = s.Nodes[m].Parent {
+			if s.rests(m, e) || s.Nodes[m].Lanes[e].Held || yields(m, s.Nodes[m].Parent, e) {
+				return c
 			}
 		}
+		s.Engines[e].Wake = min(s.Engines[e].Wake, s.nextCharge(c, e, slice))
 	}
 	return none
+}
+
+// nextCharge is when the caller has to charge a channel that keeps its turn on an engine, because its
+// turn or a cap may be over then: never if there is no other that could have the engine, and no cap.
+func (s *core) nextCharge(c int32, e int, slice time.Duration) time.Duration {
+	at := never
+	if s.Nodes[root].Lanes[e].Able > 1 {
+		if at = s.Nodes[c].Chan.HeadFrom + slice; at <= s.Now {
+			at = s.Now + slice
+		}
+	}
+	for m := c; m != root; m = s.Nodes[m].Parent {
+		if s.Nodes[m].Config.Cap != 0 && !s.rests(m, e) {
+			at = min(at, s.Now+max(s.Nodes[m].Lanes[e].Tokens, s.Config.Slice))
+		}
+	}
+	return at
 }
