@@ -24,9 +24,8 @@ func (t *Gate) SetSchedule(c sched.Config) error {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	err := t.s.Configure(t.now(), c)
+	err := t.s.Configure(t.refresh(), c)
 	t.step()
-	t.requestPoll()
 	return err
 }
 
@@ -38,9 +37,11 @@ func (t *Gate) Ledger() []sched.Entry {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.refresh()
+	t.charge()
 	for _, c := range t.chans {
 		if c != nil {
-			t.meter(c)
+			t.look(c)
 		}
 	}
 	now := t.step()
@@ -89,8 +90,7 @@ func (t *Gate) SetShare(g Guest, c sched.NodeConfig) error {
 		return fmt.Errorf("%w: %s", ErrRemoved, g.Name())
 	}
 	c.Name = g.Name()
-	err := t.s.Change(t.now(), sh.Node, c)
+	err := t.s.Change(t.refresh(), sh.Node, c)
 	t.step()
-	t.requestPoll()
 	return err
 }

@@ -2,9 +2,10 @@
 // forwards a guest's GP_PUT as far as the scheduler allows. The entries after that stay in the
 // guest's ring, and the guest's own USERD shows the GP_PUT that the guest wrote.
 //
-// One goroutine per Gate, from New to Close. The card wakes it when work has ended. It charges
-// the engine time that the card reports (card.Meter). While work is on the card it also polls
-// every pollInterval.
+// One goroutine per Gate, from New to Close. The card wakes it when something ended that the gate
+// forwarded, and an alarm at the scheduler's timer. It charges the engine time that the card reports
+// (card.Meter). Between these events a request that runs is charged only when another channel
+// submits or a ledger is made.
 //
 // The gate also decides which of the channels with work on the card may run: those that the
 // scheduler pauses are disabled until their turn. So a channel is enabled on the card if its guest
@@ -32,18 +33,18 @@ type Gate struct {
 	now     func() time.Duration
 	alarm   Alarm
 
-	wake    chan struct{} // of capacity 1: poll the card
+	wake    chan struct{} // of capacity 1: something happened
 	closing chan struct{}
 	working sync.WaitGroup
 
-	mu     sync.Mutex
-	s      *sched.Scheduler
-	chans  []*gated // by the card's number; nil where there is none
-	nodes  map[sched.ID]*gated
-	guests map[Guest]*ShareState
-	owners map[sched.ID]Guest
-	recent bool          // something was forwarded since the goroutine polled
-	due    time.Duration // when the goroutine polls again; zero while it does
+	mu      sync.Mutex
+	s       *sched.Scheduler
+	chans   []*gated // by the card's number; nil where there is none
+	nodes   map[sched.ID]*gated
+	guests  map[Guest]*ShareState
+	owners  map[sched.ID]Guest
+	due     time.Duration // when the alarm wakes the goroutine; zero while it is awake
+	metered time.Duration // when all that runs was charged last
 }
 
 // gated is a channel with its gate.
@@ -66,8 +67,9 @@ func (t timer) C() <-chan time.Time   { return t.Timer.C }
 func (t timer) Reset(d time.Duration) { t.Timer.Reset(d) }
 func (t timer) Stop()                 { t.Timer.Stop() }
 
-// pollInterval is the time between polls of a card that has work and raises no interrupt.
-const pollInterval = 2 * time.Millisecond
+// mostUncharged bounds the time that a running channel was not charged for when another gets work: the
+// scheduler gives that other one the credit that there is at this moment.
+const mostUncharged = 2 * time.Millisecond
 
 // Guest is a guest that shares the card. It is a key of a map.
 type Guest interface {
@@ -106,10 +108,10 @@ func New(m card.Meter, engines int, cfg sched.Config, now func() time.Duration, 
 		card: m, engines: engines, now: now, alarm: w, s: s, wake: make(chan struct{}, 1), closing: make(chan struct{}),
 		nodes: make(map[sched.ID]*gated), guests: make(map[Guest]*ShareState), owners: make(map[sched.ID]Guest),
 	}
-	m.OnUse(t.requestPoll)
+	m.OnUse(t.wakeUp)
 	t.working.Add(1)
 	go t.run()
-	t.requestPoll()
+	t.wakeUp() // due is zero
 	return t, nil
 }
 
@@ -123,8 +125,8 @@ func (t *Gate) Close() {
 	t.working.Wait()
 }
 
-// requestPoll makes the goroutine poll the card. It never blocks.
-func (t *Gate) requestPoll() {
+// wakeUp wakes the goroutine. It never blocks.
+func (t *Gate) wakeUp() {
 	select {
 	case t.wake <- struct{}{}:
 	default:
@@ -141,38 +143,26 @@ func (t *Gate) run() {
 		case <-t.wake:
 		case <-t.alarm.C():
 		}
-		next := t.poll()
+		next := t.round()
 		t.doAlert()
 		t.alarm.Reset(next)
 	}
 }
 
-// poll charges completed work and forwards the next. It returns the time of the next poll.
-func (t *Gate) poll() time.Duration {
+// round charges what the card did and forwards the next. It returns the time until the alarm.
+func (t *Gate) round() time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	next := time.Hour
 	t.due = 0
-	if t.recent {
-		next = pollInterval
-	}
-	t.recent = false
+	t.refresh()
+	t.charge()
 	for _, c := range t.chans {
-		if c == nil {
-			continue
-		}
-		t.meter(c)
-		if c.Inflight > 0 || c.Aborting {
-			next = pollInterval
+		if c != nil && c.unsettled() {
+			t.settle(c)
 		}
 	}
 	now := t.step()
-	if t.recent {
-		next = pollInterval
-	}
-	if at := t.s.Timer(); at-now < next {
-		next = max(at-now, 0)
-	}
+	next := max(0, min(t.s.Timer()-now, time.Hour))
 	t.due = now + next
 	return next
 }
@@ -194,13 +184,9 @@ func (t *Gate) step() time.Duration {
 			t.forward(c, f.Entries)
 		}
 	}
-	at := t.s.Timer() // always set: a selection may be due at a time without an event
-	if t.recent {
-		at = min(at, now+pollInterval)
-	}
-	if len(t.s.Alerts) > 0 || at < t.due {
+	if at := t.s.Timer(); len(t.s.Alerts) > 0 || at < t.due {
 		t.due = at
-		t.requestPoll()
+		t.wakeUp()
 	}
 	return now
 }
@@ -208,7 +194,6 @@ func (t *Gate) step() time.Duration {
 // forward lets the card have n entries more, and the channel run.
 func (t *Gate) forward(c *gated, n int) {
 	c.Inflight += n
-	t.recent = true
 	if c.Paused {
 		c.Paused = false
 		t.apply(c)
@@ -223,9 +208,8 @@ func (t *Gate) forward(c *gated, n int) {
 // pause lets a channel leave its engine. A card that cannot interrupt a request ends it before.
 func (t *Gate) pause(c *gated) {
 	c.Paused = true
-	t.recent = true
 	t.apply(c)
-	t.meter(c)
+	t.look(c)
 }
 
 // apply enables or disables a channel on the card.
@@ -245,7 +229,7 @@ func (t *Gate) enable(ch Channel, on bool) {
 	found := t.with(ch, func(c *gated) {
 		c.Enabled = on
 		t.apply(c)
-		t.meter(c)
+		t.look(c)
 		t.step()
 	})
 	if !found {
@@ -253,7 +237,8 @@ func (t *Gate) enable(ch Channel, on bool) {
 	}
 }
 
-// with calls f, with the lock held, if a channel has a gate. It reports whether it has.
+// with calls f, with the lock held and all that runs charged, if a channel has a gate. It reports
+// whether it has.
 func (t *Gate) with(ch Channel, f func(c *gated)) bool {
 	if t == nil {
 		return false
@@ -264,30 +249,41 @@ func (t *Gate) with(ch Channel, f func(c *gated)) bool {
 	if id >= len(t.chans) || t.chans[id] == nil || t.chans[id].ch != ch {
 		return false
 	}
+	t.refresh()
 	f(t.chans[id])
 	return true
+}
+
+// unsettled reports whether the card may have news of a channel that the gate does not cause.
+func (c *gated) unsettled() bool {
+	return c.Inflight > 0 || c.Last.Running || c.Aborting || c.LastPut != c.Sent && (c.Stalled || c.Accepted != c.LastPut)
+}
+
+// charge charges the engine time of all channels that may run, before anything is concluded from what
+// ended: a channel that gets work has the credit of a time at which the others have paid.
+func (t *Gate) charge() {
+	for _, c := range t.chans {
+		if c != nil && c.unsettled() {
+			t.meter(c)
+		}
+	}
+	t.metered = t.now()
+}
+
+// refresh charges what was used, and has the scheduler decide as of then, unless that was a moment ago.
+func (t *Gate) refresh() time.Duration {
+	now := t.now()
+	if now-t.metered >= mostUncharged {
+		t.charge()
+		now = t.step()
+	}
+	return now
 }
 
 // meter charges the engine time of a channel since the last call.
 func (t *Gate) meter(c *gated) {
 	u := t.card.Use(c.ch.Card().ID())
 	now := t.now()
-	t.charge(now, c, &u)
-	c.Last = u
-	if c.Accepted != c.LastPut {
-		t.accept(now, c)
-	}
-	if c.Paused && !u.Running {
-		t.s.Paused(now, c.Node)
-	}
-	t.stall(now, c, c.Over || !c.Enabled || u.Barred && !c.Paused)
-	if c.Aborting && !u.Running {
-		c.Aborting = false
-		t.drop(now, c)
-	}
-}
-
-func (t *Gate) charge(now time.Duration, c *gated, u *card.Use) {
 	n := int(min(u.Ended-c.Last.Ended, uint64(c.Inflight)))
 	if u.Idle {
 		n = c.Inflight // the card has none of them; it may have skipped some
@@ -300,6 +296,7 @@ func (t *Gate) charge(now time.Duration, c *gated, u *card.Use) {
 			c.Lane, most = i, busy[i]
 		}
 	}
+	c.Last = u
 	if u.Running && most > 0 {
 		t.s.Running(now, c.Lane, c.Node)
 	}
@@ -312,6 +309,28 @@ func (t *Gate) charge(now time.Duration, c *gated, u *card.Use) {
 		t.s.Complete(now, sched.Done{Channel: c.Node, Engine: c.Lane, Entries: n, Busy: busy[c.Lane]})
 		c.Inflight -= n
 	}
+}
+
+// settle tells the scheduler what the last look at a channel showed besides its time.
+func (t *Gate) settle(c *gated) {
+	now := t.now()
+	if c.Accepted != c.LastPut {
+		t.accept(now, c)
+	}
+	if c.Paused && !c.Last.Running {
+		t.s.Paused(now, c.Node)
+	}
+	t.stall(now, c, c.Over || !c.Enabled || c.Last.Barred && !c.Paused)
+	if c.Aborting && !c.Last.Running {
+		c.Aborting = false
+		t.drop(now, c)
+	}
+}
+
+// look is meter and settle.
+func (t *Gate) look(c *gated) {
+	t.meter(c)
+	t.settle(c)
 }
 
 func (t *Gate) stall(now time.Duration, c *gated, on bool) {
@@ -372,6 +391,9 @@ func (t *Gate) doorbell(c *gated, put uint32) {
 		if c.LastPut == c.Sent { // GP_PUT is unchanged, but the card has dropped the entries
 			c.ch.Card().Doorbell(put)
 		}
+	}
+	if c.Stalled { // nobody looked at it while it had no work
+		t.look(c)
 	}
 	t.accept(now, c)
 }

@@ -3,6 +3,8 @@ package gate
 import (
 	"errors"
 	"fmt"
+	"math"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -27,39 +29,82 @@ const (
 )
 
 // meter is a card in virtual time, on which tests end the work. Its channels fetch entries as soon as
-// they get a doorbell, and leave their engine as soon as they are disabled.
+// they get a doorbell, and leave their engine as soon as they are disabled. It is the gate's alarm, too.
 type meter struct {
 	mu    sync.Mutex
 	clock time.Duration
-	late  time.Duration // advances the clock at each of the next looks at it
-	looks int           // so many: turns would never end on a clock that runs while they are taken
 	chans [gf100.Channels]*channel
 	onUse func()
 
-	alarm chan time.Time // fires it by hand
-	set   time.Duration
+	alarm  chan time.Time
+	due    time.Duration // of the alarm
+	rounds int           // of the gate's goroutine
 }
 
-func (m *meter) C() <-chan time.Time   { return m.alarm }
-func (m *meter) Stop()                 {}
-func (m *meter) Reset(d time.Duration) { m.do(func() { m.set = d }) }
+func (m *meter) C() <-chan time.Time { return m.alarm }
+func (m *meter) Stop()               {}
+func (m *meter) Reset(d time.Duration) {
+	m.do(func() { m.due, m.rounds = m.clock+d, m.rounds+1 })
+}
 
+// do changes the card, and fires the alarm if it is due.
 func (m *meter) do(f func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	f()
+	if f(); m.clock >= m.due {
+		select {
+		case m.alarm <- time.Time{}:
+			m.due = math.MaxInt64
+		default:
+		}
+	}
 }
 
 func (m *meter) now() (t time.Duration) {
-	m.do(func() {
-		if m.looks > 0 {
-			m.looks--
-			m.clock += m.late
-		}
-		t = m.clock
-	})
+	m.do(func() { t = m.clock })
 	return t
 }
+
+// pass has time pass, which the channels of busy use while they may run.
+func (m *meter) pass(t tester, d time.Duration, busy ...*channel) {
+	t.Helper()
+	for end := m.now() + d; m.now() < end; {
+		rounds, fires := 0, false
+		m.do(func() {
+			rounds, fires = m.rounds, m.due <= end
+			step := max(0, min(m.due, end)-m.clock)
+			m.clock += step
+			for _, c := range busy {
+				if c.enabled {
+					c.use.Busy[card.Graphics] += step
+				}
+			}
+		})
+		if fires {
+			m.await(t, rounds+1)
+		}
+	}
+}
+
+// await waits for a number of rounds.
+func (m *meter) await(t tester, rounds int) {
+	t.Helper()
+	for end := time.Now().Add(patience); m.read(func() any { return m.rounds < rounds }).(bool); runtime.Gosched() {
+		require.True(t, time.Now().Before(end), "no round")
+	}
+}
+
+// settle waits until the gate has acted on all that happened.
+func (m *meter) settle(t tester, gate *Gate) {
+	t.Helper()
+	for range 2 { // the first round may have begun before
+		rounds := m.read(func() any { return m.rounds }).(int)
+		gate.wakeUp()
+		m.await(t, rounds+1)
+	}
+}
+
+func (m *meter) read(f func() any) (v any) { m.do(func() { v = f() }); return v }
 
 func (m *meter) OnUse(f func()) { m.do(func() { m.onUse = f }) }
 
@@ -97,7 +142,6 @@ type channel struct {
 	put     uint32
 	got     int // entries that the card has had
 	use     card.Use
-	aborted int
 	refused []uint32 // GP_PUT outside the ring
 
 	all     int // entries that the guest submitted
@@ -111,10 +155,9 @@ func (c *channel) Number() uint32                   { return c.id }
 func (c *channel) Space() (uint64, shadowpt.Target) { return c.dir, shadowpt.VRAM }
 func (c *channel) Enable()                          { c.meter.do(func() { c.enabled = true }) }
 func (c *channel) Disable()                         { c.meter.do(func() { c.enabled = false }) }
-func (c *channel) read(f func() any) (v any)        { c.meter.do(func() { v = f() }); return v }
+func (c *channel) read(f func() any) any            { return c.meter.read(f) }
 func (c *channel) entries() int                     { return c.read(func() any { return c.got }).(int) }
 func (c *channel) on() bool                         { return c.read(func() any { return c.enabled }).(bool) }
-func (c *channel) faults() int                      { return c.read(func() any { return c.aborted }).(int) }
 func (c *channel) working() bool {
 	return c.read(func() any { return c.enabled && c.use.Ended < uint64(c.got) }).(bool)
 }
@@ -135,7 +178,6 @@ func (c *channel) Doorbell(put uint32) {
 func (c *channel) Abort(card.Engine) {
 	c.gate.Disable(c)
 	c.gate.GiveUp(c)
-	c.meter.do(func() { c.aborted++ })
 	c.gate.Aborted(c)
 }
 
@@ -179,14 +221,15 @@ type tester interface {
 }
 
 // newGate makes a gate that forwards one entry at a time, if edit does not change that.
-func newGate(t tester, w Alarm, m *meter, edit func(*sched.Config)) *Gate {
+func newGate(t tester, m *meter, edit func(*sched.Config)) *Gate {
 	t.Helper()
 	cfg := sched.Default()
 	cfg.Ahead = 0
 	if edit != nil {
 		edit(&cfg)
 	}
-	g, err := New(m, 3, cfg, m.now, w)
+	m.alarm, m.due = make(chan time.Time, 1), math.MaxInt64
+	g, err := New(m, 3, cfg, m.now, m)
 	require.NoError(t, err)
 	t.Cleanup(g.Close)
 	return g
@@ -207,7 +250,7 @@ func (t *Gate) add(m *meter, g *guest, id uint32, dir uint64) *channel {
 func pair(t *testing.T, edit func(*sched.Config)) (*Gate, *meter, *channel, *channel) {
 	t.Helper()
 	m := new(meter)
-	gate := newGate(t, nil, m, edit)
+	gate := newGate(t, m, edit)
 	var c [2]*channel
 	for i := range c {
 		g := &guest{name: fmt.Sprint("guest", i)}
@@ -215,16 +258,6 @@ func pair(t *testing.T, edit func(*sched.Config)) (*Gate, *meter, *channel, *cha
 		c[i] = gate.add(m, g, uint32(i), 1)
 	}
 	return gate, m, c[0], c[1]
-}
-
-// busy is what a guest was charged for.
-func (t *Gate) busy(name string) time.Duration {
-	for _, e := range t.Ledger() {
-		if e.Depth == 1 && e.Name == name {
-			return e.Accounts[0].Busy
-		}
-	}
-	return -1
 }
 
 // TestGateForwardsInTurns: the card gets one entry at a time from two guests, in turns, and what each
@@ -252,14 +285,13 @@ func TestGateForwardsInTurns(t *testing.T) {
 	require.Zero(t, gate.Counts().BadTimes+gate.Counts().BadEvents)
 }
 
-// TestAllThatEndsIsExecuted: whatever guests submit, endless requests too, and however late the
-// gate's goroutine is, all requests that end do so, once, on channels without an endless one. The card
-// never gets more than the guest submitted.
+// TestAllThatEndsIsExecuted: whatever guests submit, endless requests too, all requests that end do so,
+// once, on channels without an endless one. The card never gets more than the guest submitted.
 func TestAllThatEndsIsExecuted(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		m := &meter{late: rapid.SampledFrom([]time.Duration{time.Microsecond, time.Millisecond / 2, 2 * time.Millisecond}).Draw(rt, "late")}
+		m := new(meter)
 		limit := time.Duration(0)
-		gate := newGate(rt, nil, m, func(cfg *sched.Config) {
+		gate := newGate(rt, m, func(cfg *sched.Config) {
 			cfg.Policy = rapid.SampledFrom([]sched.Policy{sched.None, sched.FIFO, sched.Credit, sched.Band, sched.Timeslice, sched.DFQ}).Draw(rt, "policy")
 			cfg.Depth = rapid.IntRange(1, 3).Draw(rt, "depth")
 			cfg.Ahead = rapid.SampledFrom([]time.Duration{0, time.Millisecond, 20 * time.Millisecond}).Draw(rt, "ahead")
@@ -284,11 +316,12 @@ func TestAllThatEndsIsExecuted(t *testing.T) {
 		}
 		// work lets the card work for each channel that may run, and reports whether all has ended that ends.
 		work := func() bool {
-			done := true
-			m.do(func() { m.looks = 20 })
+			done, idle := true, true
 			for _, c := range channels {
+				works := c.working()
+				idle = idle && !works
 				switch {
-				case !c.working():
+				case !works:
 				case c.endless:
 					c.run(limit/2, true)
 				default:
@@ -297,7 +330,9 @@ func TestAllThatEndsIsExecuted(t *testing.T) {
 				require.LessOrEqual(rt, c.entries(), c.all, "never beyond what the guest wrote")
 				done = done && (c.endless || c.ended() == c.all)
 			}
-			gate.Ledger()
+			if idle {
+				m.do(func() { m.clock = max(m.clock, min(m.due, m.clock+time.Second)) })
+			}
 			return done
 		}
 		for range rapid.IntRange(1, 6).Draw(rt, "steps") {
@@ -352,8 +387,7 @@ func TestBadPut(t *testing.T) {
 }
 
 // TestPauses: a channel whose semaphore is released while another guest has its turn is disabled until
-// its own turn, whatever its guest does. So is one whose request has had an engine for a slice, and the
-// other waits until it has left.
+// its own turn, whatever its guest does.
 func TestPauses(t *testing.T) {
 	gate, _, a, b := pair(t, nil)
 	a.submit(1)
@@ -372,37 +406,38 @@ func TestPauses(t *testing.T) {
 	a.end(1, time.Millisecond)
 	gate.Ledger()
 	require.False(t, gate.Waiting(a))
-
-	slice := sched.Default().Slice
-	a.submit(1)
-	b.submit(9)
-	a.run(slice/2, true)
-	gate.Ledger()
-	require.True(t, a.on())
-	a.run(slice/2, true)
-	require.Eventually(t, b.has(2), patience, tick, "the long one has left")
-	require.False(t, a.on())
-	for n := 2; !a.on(); n++ {
-		require.Less(t, n, 10, "it does not go on")
-		b.end(1, slice/2)
-		require.Eventually(t, func() bool { return a.on() || b.entries() > n }, patience, tick)
-	}
-	require.Equal(t, slice+time.Millisecond, gate.busy("guest0"))
 }
 
 // TestStopped: a channel that its guest stops in the middle does not keep the card from others, and what
-// it had is dropped when it is unbound.
+// it had is dropped when it is unbound. Nor does one that stopped while it had no work, and one that may
+// go on since then does.
 func TestStopped(t *testing.T) {
-	gate, _, a, b := pair(t, nil)
-	a.submit(3)
+	gate, m, a, b := pair(t, nil)
+	m.do(func() { a.use.Barred, b.use.Barred = true, true })
+	gate.Enable(b)
+	m.settle(t, gate)
+	m.do(func() { b.use.Barred = false })
+	b.submit(1)
+	require.Eventually(t, b.has(1), patience, tick)
+	b.end(1, time.Millisecond)
+	a.submit(1)
+	b.submit(1)
+	require.Eventually(t, b.has(2), patience, tick)
+	a.park(false)
+	b.end(1, time.Millisecond)
+	require.Eventually(t, a.on, patience, tick)
+	a.submit(2)
 	b.submit(3)
-	require.Zero(t, b.entries())
+	m.settle(t, gate)
+	require.Equal(t, 2, b.entries())
 	gate.Disable(a)
 	a.park(true)
-	require.Eventually(t, b.has(1), patience, tick)
+	require.Eventually(t, b.has(3), patience, tick)
 	gate.Remove(a)
 	require.EqualValues(t, 3, gate.account("guest0").Dropped)
 }
+
+func (t *Gate) busy(name string) time.Duration { return t.account(name).Busy }
 
 // account is what a guest had in all, of the first engine.
 func (t *Gate) account(name string) (a sched.Account) {
@@ -414,64 +449,105 @@ func (t *Gate) account(name string) (a sched.Account) {
 	return a
 }
 
-// TestRunaway: a request over the limit ends its channel, which gets no more turns, and the next guest
-// has the card.
-func TestRunaway(t *testing.T) {
-	gate, m, a, b := pair(t, func(c *sched.Config) {
-		c.Watchdog.Limit, c.Watchdog.Grace = 100*time.Millisecond, time.Second
-	})
-	a.submit(3)
-	b.submit(3)
-	require.Eventually(t, func() bool {
-		if a.faults() == 0 { // time advances until then, even if the gate's goroutine is late
-			m.do(func() { m.clock += 60 * time.Millisecond })
-		}
-		gate.Ledger()
-		return b.entries() == 1
-	}, patience, tick)
-	a.submit(2)
-	gate.Ledger()
-	require.Equal(t, []int{1, 1, 0}, []int{a.entries(), a.faults(), b.faults()})
-	require.EqualValues(t, 1, gate.Counts().Runaways)
+// TestKeptForAMoment: if a doorbell leads to a turn only at a later time, the alarm is set to that time,
+// also during a longer sleep of the goroutine: here band keeps the card for the guest that used less.
+func TestKeptForAMoment(t *testing.T) {
+	gate, m, a, b := pair(t, func(c *sched.Config) { c.Policy = sched.Band })
+	for c, d := range map[*channel]time.Duration{a: 40 * time.Millisecond, b: 100 * time.Microsecond} {
+		c.submit(1)
+		c.end(1, d)
+		m.settle(t, gate)
+	}
+	b.submit(1)
+	b.end(1, 100*time.Microsecond) // it had the last turn
+	m.settle(t, gate)
+	require.Greater(t, m.due-m.now(), time.Minute)
+	a.submit(1)
+	require.Equal(t, 1, a.entries())
+	soon := func() any { return m.due <= m.clock+sched.Default().Band.Grace }
+	require.Eventually(t, func() bool { return m.read(soon).(bool) }, patience, tick)
+	m.pass(t, sched.Default().Band.Grace)
+	require.Equal(t, 2, a.entries())
 }
 
-// TestAlarm: if a doorbell leads to a turn only at a later time, it sets the alarm to that time, also
-// during a longer sleep of the goroutine: here band keeps the card for the guest that used less.
-func TestAlarm(t *testing.T) {
-	m := &meter{alarm: make(chan time.Time)}
-	gate := newGate(t, m, m, func(c *sched.Config) { c.Policy = sched.Band })
-	var c [2]*channel
-	for i, d := range []time.Duration{40 * time.Millisecond, 100 * time.Microsecond} {
-		g := &guest{name: fmt.Sprint(i)}
-		require.NoError(t, gate.AddGuest(g, sched.NodeConfig{}, BySpace))
-		c[i] = gate.add(m, g, uint32(i), 1)
-		c[i].submit(1)
-		require.Eventually(t, c[i].has(1), patience, tick)
-		c[i].end(1, d)
-		gate.Ledger()
-	}
-	set := func() (d time.Duration) {
-		select {
-		case m.alarm <- time.Time{}: // it may have polled before the request ended
-		default:
+// TestWakeUps: neither a channel that waits for a semaphore nor one without work wakes the gate's
+// goroutine, nor a program that runs for long beside them.
+func TestWakeUps(t *testing.T) {
+	gate, m, waits, runs := pair(t, nil)
+	waits.submit(1)
+	waits.park(true)
+	m.settle(t, gate)
+	before := m.rounds
+	m.pass(t, 10*time.Second)
+	require.LessOrEqual(t, m.rounds-before, 1)
+	runs.submit(1)
+	runs.run(0, true)
+	m.settle(t, gate)
+	before = m.rounds
+	m.pass(t, 10*time.Second, runs)
+	require.LessOrEqual(t, m.rounds-before, 1)
+	require.Equal(t, 10*time.Second, gate.busy("guest1"))
+}
+
+// TestLate: one whose work comes, or whose semaphore is released, after another has run alone for long
+// has half of the card from then on, and no more.
+func TestLate(t *testing.T) {
+	for _, p := range []sched.Policy{sched.Credit, sched.Band, sched.DFQ} {
+		for _, how := range []string{"submitted", "released", "released, seen by a ledger"} {
+			t.Run(fmt.Sprint(p, " ", how), func(t *testing.T) {
+				gate, m, late, early := pair(t, func(c *sched.Config) { c.Policy = p })
+				if how != "submitted" {
+					late.submit(ringSize - 1)
+					late.park(true)
+				}
+				early.submit(1)
+				early.run(0, true)
+				m.settle(t, gate)
+				m.pass(t, 10*time.Second, early)
+				switch how {
+				case "submitted":
+					late.submit(ringSize - 1)
+				case "released":
+					late.park(false)
+				default:
+					m.do(func() { late.use.Barred = false })
+					gate.Ledger()
+				}
+				m.settle(t, gate)
+				for range 400 {
+					if !late.working() { // only the alarm wakes the gate
+						m.pass(t, time.Millisecond, early)
+						continue
+					}
+					if late.end(1, time.Millisecond); late.ended()+2 > late.all {
+						late.submit(ringSize / 2)
+					}
+					m.settle(t, gate)
+				}
+				require.InDelta(t, 200, (gate.busy("guest1")-10*time.Second)/time.Millisecond, 40)
+			})
 		}
-		m.do(func() { d = m.set })
-		return d
 	}
-	require.Eventually(t, func() bool { return set() > time.Minute }, patience, tick)
-	c[0].submit(1)
-	require.Equal(t, 1, c[0].entries(), "the card is kept for a moment")
-	var d time.Duration
-	require.Eventually(t, func() bool { m.do(func() { d = m.set }); return d <= sched.Default().Band.Grace }, patience, tick, "the goroutine sleeps on")
-	m.do(func() { m.clock += d })
-	require.Eventually(t, func() bool { set(); return c[0].entries() == 2 }, patience, tick)
+}
+
+// TestCap: a guest that runs alone has no more of an engine than its cap.
+func TestCap(t *testing.T) {
+	for _, p := range []sched.Policy{sched.Credit, sched.Timeslice, sched.DFQ} {
+		gate, m, c, _ := pair(t, func(cfg *sched.Config) { cfg.Policy = p })
+		require.NoError(t, gate.SetShare(c.guest, sched.NodeConfig{Cap: 250}))
+		c.submit(1)
+		c.run(0, true)
+		m.settle(t, gate)
+		m.pass(t, time.Second, c)
+		require.InDelta(t, 250, gate.busy("guest0")/time.Millisecond, 30, p)
+	}
 }
 
 // TestGroups: the channels of a guest are grouped as it is configured; the first address space is its
 // kernel's, until its driver has left. The debt of a group that ends is its guest's.
 func TestGroups(t *testing.T) {
 	m := new(meter)
-	gate := newGate(t, nil, m, nil)
+	gate := newGate(t, m, nil)
 	names := func() (list []string) {
 		for _, e := range gate.Ledger() {
 			if e.Depth == 2 {

@@ -74,7 +74,7 @@ func (t *Gate) Add(ch Channel, ring card.Ring, get uint32) error {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	now := t.now()
+	now := t.refresh()
 	key, group, err := t.join(now, t.guests[ch.Guest()], ch)
 	if err != nil {
 		return err
@@ -135,7 +135,7 @@ func (t *Gate) leave(now time.Duration, g Guest, key GroupKey) {
 // Remove takes a channel that is off the card from the tree, after charging its last work.
 func (t *Gate) Remove(ch Channel) {
 	t.with(ch, func(c *gated) {
-		t.meter(c)
+		t.look(c)
 		now := t.now()
 		t.drop(now, c)
 		t.s.Remove(now, c.Node)

@@ -10,11 +10,14 @@ import (
 // that the guest's driver handles.
 
 // doAlert carries out the oldest alert, if there is one. It needs a guest's lock, which is taken
-// before the gate's. The caller has polled: alerts that the card has answered are withdrawn.
+// before the gate's. The caller has charged what ended: alerts that the card has answered are withdrawn.
 func (t *Gate) doAlert() {
 	t.mu.Lock()
 	a, ok := t.s.Alert()
 	c, g := t.nodes[a.Channel], t.owners[a.Guest]
+	if len(t.s.Alerts) > 0 {
+		t.wakeUp()
+	}
 	t.mu.Unlock()
 	switch {
 	case !ok:
@@ -35,6 +38,6 @@ func (t *Gate) Aborted(ch Channel) {
 	t.with(ch, func(c *gated) {
 		c.Aborting = true
 		t.s.Aborting(t.now(), c.Node)
-		t.requestPoll()
+		t.wakeUp()
 	})
 }

@@ -157,35 +157,6 @@ func (p *player) keep() (release, restore func()) {
 		func() { require.NoError(p.t, p.Ring().Write(uint64(at)*gf100.GPEntrySize, old)) }
 }
 
-// TestEveryOffset: from every place of the ring, any number of entries by one doorbell,
-// up to a ring but one: as many are counted, all are done, once, and no other.
-func TestEveryOffset(t *testing.T) {
-	eachMode(t, func(t *testing.T, h *hall) {
-		p := h.join("a")
-		total := int64(0)
-		for at := range uint32(ring) {
-			for _, n := range []int{1, 2, ring / 2, ring - 1, 0} {
-				for p.put != at { // go there
-					p.submit(1)
-					total++
-					p.settle(total)
-				}
-				p.clear()
-				p.submit(n)
-				total += int64(n)
-				p.settle(total)
-				for i := range ring {
-					want := uint32(0)
-					if (uint32(i)-at)%ring < uint32(n) {
-						want = uint32(i) + 1
-					}
-					require.Equal(t, want, p.mark(i), "%d entries from %d: place %d", n, at, i)
-				}
-			}
-		}
-	})
-}
-
 // TestPartialRelease: the card never gets more of a guest's entries than its turn allows,
 // in order, however many the guest submits later. Waiting entries are counted once, not
 // again when they are forwarded. The guest always reads its own GP_PUT and the card's
