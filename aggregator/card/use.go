@@ -27,13 +27,8 @@ type Use struct {
 // Meter is a card that reports the use of each channel, so that a scheduler can share the
 // card's time.
 //
-// A silicon card has no such registers, but can provide the same data. Ended and the end of
-// each entry's work come from a semaphore with a time stamp that is released after the
-// entry: the card's driver forwards each entry through its own ring, as a call of the
-// guest's entry and the release. Busy is the time since the previous time stamp on the same
-// engine, or since the time that the engine's microcode writes when it switches to the
-// channel. Idle, Running and Barred are bits 28 to 24 of NV_PCCSR_CHANNEL. The release
-// raises the non-stall interrupt.
+// A silicon card has no such counts. Package driver takes them from other registers, with an
+// error that its meter documents.
 type Meter interface {
 	Use(channel uint32) Use
 	// OnUse has f called whenever Ended, Idle, Underway or Barred of any channel may have

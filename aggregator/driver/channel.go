@@ -41,6 +41,7 @@ func (s *share) NewChannel(c card.ChannelConfig, ev card.ChannelEvents) (card.Ch
 	d.WriteVRAM(ch.userd(), newUSERD(&c))
 	d.WriteVRAM(inst, ch.instance(&c))
 	d.wr(ch.reg(regChannelInst), instanceBound|uint32(inst>>12))
+	d.meter.add(ch, &c)
 	d.table.Lock()
 	defer d.table.Unlock()
 	ch.fresh = true
@@ -121,6 +122,7 @@ func (ch *channel) set(enabled bool) {
 		ch.quiet = false
 	}
 	ch.driver.wr(ch.reg(regChannel), v)
+	ch.driver.meter.enabled(ch, enabled)
 }
 
 // Doorbell implements card.Channel.
@@ -129,6 +131,7 @@ func (ch *channel) Doorbell(put uint32) {
 	defer ch.mu.Unlock()
 	ch.quiet = false
 	ch.driver.Write32(card.BAR1, pollAreaBAR1+uint64(ch.id)*gf100.USERDSize+gf100.USERDGPPut, put)
+	ch.driver.meter.submitted(ch, put)
 }
 
 // Running implements card.Channel.
@@ -180,6 +183,7 @@ func (ch *channel) Unbind() { ch.driver.wr(ch.reg(regChannelInst), 0) }
 // Free implements card.Channel.
 func (ch *channel) Free() {
 	d := ch.driver
+	d.meter.remove(ch)
 	d.WriteVRAM(ch.userd(), make([]byte, gf100.USERDSize))
 	d.WriteVRAM(ch.inst, make([]byte, gf100.InstanceSize))
 	ch.share.FreeTable(ch.inst, gf100.InstanceSize)

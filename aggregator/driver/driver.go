@@ -4,7 +4,8 @@
 //
 // # Goroutines
 //
-// One, [Driver.listen], from New to Close: it reads what the card's interrupts report.
+// [Driver.listen], from New to Close, reads what the card's interrupts report. If the card has no
+// meter, meter.run looks at its channels, as long.
 //
 // # Locks, in the order they are taken
 //
@@ -12,7 +13,8 @@
 //     delivered with it held.
 //  2. Driver.table: the table of channels and shares, free memory. Held for a moment.
 //  3. channel.mu: one register write, or one look at a channel.
-//  4. coalescer.mu and Driver.writes: for a moment, never while waiting for the card.
+//  4. coalescer.mu and Driver.writes: for a moment, never while waiting for the card. meter.mu:
+//     for a few register reads for each channel that has work.
 //
 // A Share belongs to one goroutine at a time. The methods of a Channel may be called from
 // any, except Stop, Unbind and Free.
@@ -67,6 +69,7 @@ type Driver struct {
 	channels [gf100.Channels]*channel // by number
 
 	userds sync.Pool // of *userd
+	meter  *meter    // nil if the card has its own
 
 	events    sync.Mutex
 	taken     []card.ChannelEvent // by the present look; guarded by events
@@ -91,6 +94,11 @@ func New(c card.Registers, o Options) (*Driver, error) {
 	}
 	if err := d.bringUp(); err != nil {
 		return nil, fmt.Errorf("driver: %w", err)
+	}
+	if _, ok := c.(card.Meter); !ok {
+		d.meter = newMeter(d)
+		d.listening.Add(1)
+		go d.meter.run()
 	}
 	c.AttachHost(host{d})
 	d.listening.Add(1)
@@ -197,8 +205,10 @@ func (d *Driver) Time() uint64 {
 
 // Meter implements card.GPU.
 func (d *Driver) Meter() card.Meter {
-	m, _ := d.Registers.(card.Meter)
-	return m
+	if d.meter != nil {
+		return d.meter
+	}
+	return d.Registers.(card.Meter)
 }
 
 // Relocator implements card.GPU.

@@ -88,6 +88,7 @@ func (d *Driver) completed() {
 			ch.ev.Fault(card.Fault{Kind: card.Broken, Text: e.Broken})
 		}
 		if e.Engines != 0 {
+			d.meter.reported(ch)
 			ch.ev.Completed(structs.EngineSet(e.Engines))
 		}
 	}

@@ -13,6 +13,8 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/sched"
 	"github.com/umbra-gpu/umbra/devmodel/guest"
 	"github.com/umbra-gpu/umbra/tests/rig"
+	"github.com/umbra-gpu/umbra/tests/scale"
+	"github.com/umbra-gpu/umbra/tests/testserver"
 )
 
 const (
@@ -36,9 +38,27 @@ type server struct {
 	clients []*client
 }
 
-func newServer(t *testing.T, cfg sched.Config) *server {
+// cards are one with a meter, and one that its driver meters.
+var cards = map[string]testserver.SharedConfig{"meter": {}, "no meter": testserver.OtherCards["plain registers"]}
+
+func newServer(t *testing.T, c testserver.SharedConfig, cfg sched.Config) *server {
 	t.Helper()
-	return &server{Rig: rig.NewScheduled(t, 1<<30, cfg), t: t}
+	c.Card.VRAM, c.Limits.Scheduler = 1<<30, &cfg
+	return &server{Rig: rig.New(t, c), t: t}
+}
+
+// eachPolicy runs a test on both cards under policies, which but for credit are for the release suite.
+func eachPolicy(t *testing.T, first sched.Policy, test func(t *testing.T, s *server)) {
+	for name, c := range cards {
+		for p := first; p <= sched.DFQ; p++ {
+			t.Run(name+" "+p.String(), func(t *testing.T) {
+				if p != sched.Credit {
+					scale.ReleaseOnly(t)
+				}
+				test(t, newServer(t, c, withPolicy(p)))
+			})
+		}
+	}
 }
 
 func withPolicy(p sched.Policy) sched.Config {

@@ -8,10 +8,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/sched"
 	"github.com/umbra-gpu/umbra/aggregator/sched/model"
 	"github.com/umbra-gpu/umbra/devmodel/guest"
-	"github.com/umbra-gpu/umbra/tests/scale"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -92,18 +92,20 @@ func requireShares(t *testing.T, want []float64, measure func() []float64) {
 func TestSharesFollowWeights(t *testing.T) {
 	lengths := []time.Duration{8 * time.Millisecond, time.Millisecond}
 	for _, c := range []struct {
+		card    string
 		policy  sched.Policy
 		weights []int
 		want    []float64
 	}{
-		{sched.Credit, []int{100, 100}, []float64{500, 500}},
-		{sched.Credit, []int{100, 300}, []float64{250, 750}},
-		{sched.Credit, []int{300, 100}, []float64{750, 250}},
-		{sched.FIFO, []int{100, 100}, nil},
+		{"meter", sched.Credit, []int{100, 100}, []float64{500, 500}},
+		{"meter", sched.Credit, []int{100, 300}, []float64{250, 750}},
+		{"meter", sched.Credit, []int{300, 100}, []float64{750, 250}},
+		{"no meter", sched.Credit, []int{100, 300}, []float64{250, 750}},
+		{"meter", sched.FIFO, []int{100, 100}, nil},
 	} {
-		t.Run(c.policy.String(), func(t *testing.T) {
+		t.Run(c.card+" "+c.policy.String(), func(t *testing.T) {
 			measure := func() []float64 {
-				s := newServer(t, sched.Default())
+				s := newServer(t, cards[c.card], sched.Default())
 				clients := []*client{s.add("long", sched.NodeConfig{}), s.add("short", sched.NodeConfig{})}
 				got := contend(t, s, clients, lengths, func() {
 					require.NoError(t, s.Agg.SetSchedule(withPolicy(c.policy)))
@@ -112,6 +114,7 @@ func TestSharesFollowWeights(t *testing.T) {
 					}
 				})
 				checkLedger(t, s)
+				checkMeter(t, s)
 				return got
 			}
 			if c.want == nil { // the control
@@ -136,69 +139,70 @@ func checkLedger(t *testing.T, s *server) {
 	}
 }
 
+// checkMeter compares what channels were charged for with what the card itself counted. The driver's
+// meter charges for the time until it notices an end.
+func checkMeter(t *testing.T, s *server) {
+	t.Helper()
+	for id := range uint32(len(s.clients)) {
+		own, got := s.Card.Use(id), s.Driver.Meter().Use(id)
+		require.Equal(t, own.Ended, got.Ended)
+		busy, most := own.Busy[card.Graphics], time.Duration(own.Ended)*time.Millisecond
+		require.GreaterOrEqual(t, got.Busy[card.Graphics], busy*3/4)
+		require.LessOrEqual(t, got.Busy[card.Graphics], busy*3/2+most)
+	}
+}
+
 // A request that takes minutes does not stop another guest, and goes on: neither is it ended, nor
 // begun again.
 func TestLongRequestIsPaused(t *testing.T) {
-	for _, p := range []sched.Policy{sched.Credit, sched.Band, sched.Timeslice, sched.DFQ} {
-		t.Run(p.String(), func(t *testing.T) {
-			if p != sched.Credit {
-				scale.ReleaseOnly(t)
+	eachPolicy(t, sched.Credit, func(t *testing.T, s *server) {
+		long, short := s.add("long", sched.NodeConfig{}), s.add("short", sched.NodeConfig{})
+		lines := s.lines(short, time.Millisecond)
+		require.NoError(t, long.request(long.ch, endless))
+		s.onCard(long)
+		for range 5 {
+			before := s.used(long)[0]
+			for range 20 {
+				require.NoError(t, short.request(short.ch, lines))
 			}
-			s := newServer(t, withPolicy(p))
-			long, short := s.add("long", sched.NodeConfig{}), s.add("short", sched.NodeConfig{})
-			lines := s.lines(short, time.Millisecond)
-			require.NoError(t, long.request(long.ch, endless))
-			s.onCard(long)
-			for range 5 {
-				before := s.used(long)[0]
-				for range 20 {
-					require.NoError(t, short.request(short.ch, lines))
-				}
-				short.finish()
-				require.Eventually(t, func() bool { return s.used(long)[0] > before }, timeout, time.Millisecond, "it does not go on")
-			}
-			_, _, inflight := s.account(long)
-			require.Equal(t, 1, inflight)
-			require.NoError(t, long.ch.Close())
-			checkLedger(t, s)
-			c := s.Agg.ScheduleCounts()
-			require.Zero(t, c.BadEvents+c.BadTimes, "%+v", c)
-		})
-	}
+			short.finish()
+			require.Eventually(t, func() bool { return s.used(long)[0] > before }, timeout, time.Millisecond, "it does not go on")
+		}
+		_, _, inflight := s.account(long)
+		require.Equal(t, 1, inflight)
+		require.NoError(t, long.ch.Close())
+		checkLedger(t, s)
+		c := s.Agg.ScheduleCounts()
+		require.Zero(t, c.BadEvents+c.BadTimes, "%+v", c)
+	})
 }
 
 // Requests of many channels that wait for one semaphore all end after its release, beside a guest that
 // always has work.
 func TestManyReleased(t *testing.T) {
-	for p := sched.None; p <= sched.DFQ; p++ {
-		t.Run(p.String(), func(t *testing.T) {
-			if p != sched.Credit {
-				scale.ReleaseOnly(t)
-			}
-			s := newServer(t, withPolicy(p))
-			a, b := s.add("a", sched.NodeConfig{}), s.add("b", sched.NodeConfig{})
-			channels := []*guest.Channel{a.ch}
-			for id := 2; id < 9; id++ {
-				channels = append(channels, a.channel(id))
-			}
-			release := a.channel(9)
-			lines := s.lines(b, 500*time.Microsecond)
-			run(t, []*client{b}, []uint32{lines}, func() {
-				for i := range uint32(3) {
-					for _, ch := range channels {
-						require.NoError(t, ch.Submit(new(guest.Push).Semaphore(semVA, i+1, guest.SemAcquire).Words...))
-						require.NoError(t, a.request(ch, lines))
-					}
-					s.onCard(a)
-					require.NoError(t, release.Submit(new(guest.Push).Semaphore(semVA, i+1, guest.SemRelease).Words...))
-					for _, ch := range channels {
-						require.NoError(t, ch.Finish())
-					}
+	eachPolicy(t, sched.None, func(t *testing.T, s *server) {
+		a, b := s.add("a", sched.NodeConfig{}), s.add("b", sched.NodeConfig{})
+		channels := []*guest.Channel{a.ch}
+		for id := 2; id < 9; id++ {
+			channels = append(channels, a.channel(id))
+		}
+		release := a.channel(9)
+		lines := s.lines(b, 500*time.Microsecond)
+		run(t, []*client{b}, []uint32{lines}, func() {
+			for i := range uint32(3) {
+				for _, ch := range channels {
+					require.NoError(t, ch.Submit(new(guest.Push).Semaphore(semVA, i+1, guest.SemAcquire).Words...))
+					require.NoError(t, a.request(ch, lines))
 				}
-			})
-			checkLedger(t, s)
-			c := s.Agg.ScheduleCounts()
-			require.Zero(t, c.BadEvents+c.BadTimes, "%+v", c)
+				s.onCard(a)
+				require.NoError(t, release.Submit(new(guest.Push).Semaphore(semVA, i+1, guest.SemRelease).Words...))
+				for _, ch := range channels {
+					require.NoError(t, ch.Finish())
+				}
+			}
 		})
-	}
+		checkLedger(t, s)
+		c := s.Agg.ScheduleCounts()
+		require.Zero(t, c.BadEvents+c.BadTimes, "%+v", c)
+	})
 }
