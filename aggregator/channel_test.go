@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/channels"
 	face "github.com/umbra-gpu/umbra/aggregator/face/gf100"
 	"github.com/umbra-gpu/umbra/devmodel"
@@ -64,16 +65,16 @@ func TestBadStructures(t *testing.T) {
 	require.Empty(t, g.channels.CardChannels())
 }
 
-// givenFace is a face whose channel 2 uses the mapping of channel 1 as the card has it.
+// givenFace is a face whose channel 2 uses a space that nobody shadows.
 type givenFace struct {
 	*face.Face
-	dir uint64
+	space card.Space
 }
 
 func (g *givenFace) Describe(id uint32) (channels.Description, bool) {
 	d, ok := g.Face.Describe(id)
 	if id == 2 {
-		d.Given = g.dir
+		d.Given = g.space
 	}
 	return d, ok
 }
@@ -86,9 +87,10 @@ func TestGivenMapping(t *testing.T) {
 	require.NoError(t, err)
 	given.Connect(g)
 	bindChannel(t, g, 1)
-	given.dir = directory(t, f, g, 1)
+	given.space, err = g.share.NewSpace()
+	require.NoError(t, err)
 	bindChannelAt(t, g, 2, dirAt+shadowpt.DirSize)
-	require.Equal(t, given.dir, directory(t, f, g, 2))
+	require.NotEqual(t, directory(t, f, g, 1), directory(t, f, g, 2))
 	require.EqualValues(t, 1, g.stats.Shadow.Rebuilds.Load())
 	f.Hold(invalidates, true)
 	gpu(g).Channel(2, devmodel.Bind, 0)

@@ -274,6 +274,14 @@ func writeEntry(t tester, g *Guest, addr, entry uint64) {
 	require.True(t, g.mem.Write(shadowpt.VRAM, addr, binary.LittleEndian.AppendUint64(nil, entry)))
 }
 
+// mapPage writes entries that map a page of the space at dirAt.
+func mapPage(t tester, g *Guest) {
+	t.Helper()
+	const table = 0x300000
+	writeEntry(t, g, table, shadowpt.PTE{Valid: true}.Encode())
+	writeEntry(t, g, dirAt, shadowpt.PDE{Small: shadowpt.Table{Present: true, Addr: table}}.Encode())
+}
+
 // invalidate invalidates the space at dirAt.
 func invalidate(g *Guest) { gpu(g).Invalidate(dirAt>>12<<4, 1<<31|1) }
 

@@ -85,7 +85,7 @@ func TestDoorbellWaitsForTheInvalidate(t *testing.T) {
 			require.Len(t, f.Doorbells(), 1, "nothing is under way: immediately")
 			f.Forget()
 			f.Hold(invalidates, true)
-			writeEntry(t, g, dirAt, 3<<2)
+			mapPage(t, g)
 			invalidate(g)
 			require.Equal(t, policy.Sync == shadowpt.SyncLazy, !gpu(g).Pending().Invalidate)
 			gpu(g).Channel(3, devmodel.Doorbell, 0)
@@ -107,7 +107,7 @@ func TestRoundSubmitsItsDoorbells(t *testing.T) {
 	bindChannel(t, g, 3)
 	f.Forget()
 	f.Hold(invalidates, true)
-	writeEntry(t, g, dirAt, 3<<2)
+	mapPage(t, g)
 	invalidate(g)
 	ring := func(put uint32) { store(g, 3, put); gpu(g).Channel(3, devmodel.Doorbell, 0) }
 	ring(5) // deferred invalidates are flushed first

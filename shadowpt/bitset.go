@@ -13,10 +13,3 @@ func (b bitset) set(i int, on bool) {
 		b[i/64] |= 1 << (i % 64)
 	}
 }
-
-// addAll adds the members of o.
-func (b bitset) addAll(o bitset) {
-	for w, m := range o {
-		b[w] |= m
-	}
-}

@@ -24,9 +24,16 @@ func (m pageMask) each(f func(page int)) {
 type sheet struct {
 	entries []uint64
 	live    pageMask
+	view    table // the live pages
 }
 
-func (t *sheet) page(i int) []uint64 { return t.entries[i*pageEntries : (i+1)*pageEntries] }
+func newSheet(l *Level) sheet {
+	return sheet{entries: make([]uint64, l.Entries()), view: make(table, (l.Entries()+pageEntries-1)/pageEntries)}
+}
+
+func (t *sheet) page(i int) []uint64 {
+	return t.entries[i*pageEntries : min((i+1)*pageEntries, len(t.entries))]
+}
 
 func (t *sheet) clear() {
 	t.live.each(func(i int) { clear(t.page(i)) })
@@ -47,24 +54,15 @@ func (t *sheet) take(i int, b []byte) bool {
 	return true
 }
 
-// group returns the n small entries that cover a big entry's range, for writing.
-func (t *sheet) group(big, n int) []uint64 {
-	t.live.add(big * n / pageEntries)
-	return t.entries[big*n : (big+1)*n]
+// table returns the entries by pages.
+func (t *sheet) table() table {
+	clear(t.view)
+	t.live.each(func(i int) { t.view[i] = t.page(i) })
+	return t.view
 }
 
-func (t *sheet) empty() bool {
-	for m := t.live; m != 0; m &= m - 1 {
-		for _, q := range t.page(bits.TrailingZeros64(uint64(m))) {
-			if q != 0 {
-				return false
-			}
-		}
-	}
-	return true
-}
-
-// compose translates the guest's entries in the shadow's Work and passes them on.
+// compose translates the guest's entries in the shadow's Work, and gives the card what differs from
+// what it has.
 func (s *Shadow) compose(n *node) {
 	smalls, bigs := &s.work.sheets[small], &s.work.sheets[big]
 	f := s.format
@@ -73,6 +71,19 @@ func (s *Shadow) compose(n *node) {
 		n.over = newBitset(f.Pages[big].Entries())
 	}
 	clear(n.over)
+	bigs.live.each(func(at int) {
+		page := bigs.page(at)
+		for i, q := range page {
+			if q == 0 {
+				continue
+			}
+			page[i] = s.entry(q, f.Pages[big].Span())
+			if i := at*pageEntries + i; f.covers(q) {
+				n.over.set(i, true)
+				s.cover(i, q, bigs.entries[i])
+			}
+		}
+	})
 	smalls.live.each(func(at int) {
 		page := smalls.page(at)
 		for i, q := range page {
@@ -81,43 +92,55 @@ func (s *Shadow) compose(n *node) {
 			}
 		}
 	})
-	bigs.live.each(func(at int) {
-		page := bigs.page(at)
-		for i, q := range page {
-			if q == 0 {
-				continue
-			}
-			page[i] = s.entry(q, f.Pages[big].Span())
-			if i := at*pageEntries + i; q&f.valid != 0 && bigs.entries[i] == 0 {
-				n.over.set(i, true)
-				s.split(smalls.group(i, f.group), q)
-			}
-		}
-	})
-	if !s.out.fill(n, big, bigs) {
-		n.mask(smalls, bigs, f.group)
+	for part := range n.have {
+		s.reserveAll(n, part)
 	}
-	s.out.fill(n, small, smalls)
+	for _, maps := range [...]bool{false, true} {
+		for _, va := range n.places {
+			for part := range n.have {
+				s.diff(va, &f.Pages[part], n.have[part], s.work.sheets[part].table(), maps)
+			}
+		}
+	}
+	for part := range n.have {
+		now := s.work.sheets[part].table()
+		for p, page := range n.have[part] {
+			if now.has(p) {
+				copy(page, now[p])
+			} else {
+				s.forget(n, part, p)
+			}
+		}
+	}
 }
 
-// mask removes the small pages under big ones for which there was no room: a big page
-// takes precedence even when it is missing.
-func (n *node) mask(smalls, bigs *sheet, group int) {
-	bigs.live.each(func(at int) {
-		for i, q := range bigs.page(at) {
-			if i := at*pageEntries + i; q != 0 {
-				n.over.set(i, true)
-				clear(smalls.group(i, group))
-			}
+// reserveAll makes room for the pages of entries that are not empty. Those for which there is none are
+// left out.
+func (s *Shadow) reserveAll(n *node, part int) {
+	t := &s.work.sheets[part]
+	t.live.each(func(p int) {
+		page := t.page(p)
+		if sameEntries(page, zeroEntries[:len(page)]) {
+			t.live &^= 1 << p
+		} else if !s.reserve(n, part, p) {
+			clear(page)
+			t.live &^= 1 << p
 		}
 	})
 }
 
-// split enters a big page as small pages, because its memory is not contiguous on the card.
-// They replace the guest's small pages there, as a valid big page does.
-func (s *Shadow) split(small []uint64, q uint64) {
-	for i := range small {
-		small[i] = s.part(q, i)
+// cover replaces the guest's small entries under a big page: with the page's parts, if its memory
+// is not contiguous on the card. It takes precedence even when it is missing.
+func (s *Shadow) cover(i int, guest, word uint64) {
+	smalls, n := &s.work.sheets[small], s.format.group
+	group := smalls.entries[i*n : (i+1)*n]
+	if guest&s.format.valid == 0 || word != 0 {
+		clear(group)
+		return
+	}
+	smalls.live.add(i * n / pageEntries)
+	for k := range group {
+		group[k] = s.format.part(guest, uint64(k)*SmallPage)
 	}
 }
 

@@ -12,14 +12,13 @@ import (
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
-// plain is a guest with one piece of VRAM, and its card, without checks: so that only the
-// package is measured.
+// plain is a guest with one piece of VRAM, and an address space of its card, without checks: so that
+// only the package is measured.
 type plain struct {
-	vram, card []byte
-	last       uint64 // where the last table is
-	next       uint64
-	written    uint64 // bytes of the card's tables
-	asked      int    // calls of SameTables
+	vram  []byte
+	card  []uint64 // addresses of small pages
+	last  uint64   // where the last table is
+	asked int      // calls of SameTables
 }
 
 func (p *plain) ReadTable(_ shadowpt.Target, addr uint64, b []byte) bool {
@@ -47,23 +46,24 @@ func sameEach(m shadowpt.Tables, parts []shadowpt.Part) {
 func (p *plain) Translate(_ shadowpt.Target, addr, n uint64, _ bool) (uint64, bool) {
 	return 1<<36 + addr, addr+n <= uint64(len(p.vram))
 }
-func (p *plain) AllocTable(n uint64) (uint64, bool) {
-	p.next += n
-	return p.next - n, p.next <= uint64(len(p.card))
-}
-func (p *plain) FreeTable(uint64, uint64) {}
-func (p *plain) WriteTable(addr uint64, b []byte) {
-	copy(p.card[addr:], b)
-	p.written += uint64(len(b))
+func (p *plain) Apply(list []shadowpt.Change) (int, error) {
+	for i := range list {
+		c := &list[i]
+		addr, pages := c.Addr, p.card[c.VA>>12:][:c.Size>>12]
+		for i := range pages {
+			pages[i] = addr
+			addr += c.Page
+		}
+	}
+	return len(list), nil
 }
 
 // plainVRAM holds a hundred full tables.
 const plainVRAM = plainTables + 100*shadowpt.SmallTableSize
 
-// newPlain makes one with so many bytes of VRAM, and of the card's memory for tables,
-// which does not begin at 0: no table is there.
+// newPlain makes one with so many bytes of VRAM, and tables of small pages.
 func newPlain(vram, tables int) *plain {
-	return &plain{vram: make([]byte, vram), card: make([]byte, shadowpt.SmallPage+tables), next: shadowpt.SmallPage}
+	return &plain{vram: make([]byte, vram), card: make([]uint64, tables*shadowpt.SmallEntries)}
 }
 
 const plainTables = shadowpt.DirSize // where the first table of a plain guest is
@@ -71,7 +71,7 @@ const plainTables = shadowpt.DirSize // where the first table of a plain guest i
 // populated is a space of n tables of 4 KiB pages, every entry of them valid and
 // read-only, built and followed. The guest's VRAM is as large for any n.
 func populated(t require.TestingT, n int) (*plain, *shadowpt.Tracker, *shadowpt.Shadow) {
-	p := newPlain(plainVRAM, 2*shadowpt.DirSize+n*shadowpt.SmallTableSize)
+	p := newPlain(plainVRAM, n)
 	for i := range n {
 		at := uint64(plainTables + i*shadowpt.SmallTableSize)
 		p.last = at
@@ -80,10 +80,9 @@ func populated(t require.TestingT, n int) (*plain, *shadowpt.Tracker, *shadowpt.
 			put(p.vram, at+k*8, shadowpt.PTE{Valid: true, ReadOnly: true, Addr: k % 64 << 12}.Encode())
 		}
 	}
-	work := shadowpt.NewWork(shadowpt.Fermi, 1<<62)
+	work := shadowpt.NewWork(shadowpt.Fermi, 1<<62, 1<<62)
 	tr := shadowpt.NewTracker(p, work, uint64(len(p.vram)), 1<<40)
-	s, ok := shadowpt.NewShadow(p, p, work, shadowpt.Space{Limit: shadowpt.VASize - 1})
-	require.True(t, ok)
+	s := shadowpt.NewShadow(p, p, work, shadowpt.Space{Limit: shadowpt.VASize - 1})
 	tr.Follow(s)
 	tr.Release()
 	return p, tr, s
@@ -207,37 +206,29 @@ func BenchmarkOneEntry(b *testing.B) {
 }
 
 // TestEmptyPagesCostNothing: a new, sparse space costs its used pages, not the size of its
-// tables: no more entries are read or written, and freed tables are only cleared where they
-// were written.
+// tables: no more entries are read.
 func TestEmptyPagesCostNothing(t *testing.T) {
-	p := newPlain(2*plainTables+shadowpt.SmallTableSize+shadowpt.BigTableSize, 1<<20)
+	p := newPlain(2*plainTables+shadowpt.SmallTableSize+shadowpt.BigTableSize, 18)
 	const at = 2 * plainTables
 	put(p.vram, 17*8, shadowpt.PDE{Small: small(at), Big: small(at + shadowpt.SmallTableSize)}.Encode())
 	put(p.vram, at+5*shadowpt.SmallPage, shadowpt.PTE{Valid: true}.Encode())
 	put(p.vram, at+63*shadowpt.SmallPage+8, shadowpt.PTE{Valid: true}.Encode())
 	const page, used = shadowpt.SmallPage / 8, 3 // pages: one of the directory, two of the small table
-	work := shadowpt.NewWork(shadowpt.Fermi, 1<<62)
+	work := shadowpt.NewWork(shadowpt.Fermi, 1<<62, 1<<62)
 	tr := shadowpt.NewTracker(p, work, uint64(len(p.vram)), 1<<40)
-	s, ok := shadowpt.NewShadow(p, p, work, shadowpt.Space{Limit: shadowpt.VASize - 1})
-	require.True(t, ok)
+	s := shadowpt.NewShadow(p, p, work, shadowpt.Space{Limit: shadowpt.VASize - 1})
 	tr.Follow(s)
 	const all = (shadowpt.DirSize + shadowpt.SmallTableSize + shadowpt.BigTableSize) / shadowpt.SmallPage
 	require.Equal(t, uint64((all-used)*shadowpt.SmallPage), tr.Counts.Compared, "with nothing")
 	require.Equal(t, uint64(used*page), s.Counts.Examined)
-	require.Equal(t, uint64(2*page+1), s.Counts.Rewritten, "of the directory one entry")
-	require.Equal(t, uint64(shadowpt.SmallPage+shadowpt.DirSize+shadowpt.SmallTableSize), p.next, "no table without an entry")
-	written := p.written
-	s.Free()
-	require.Equal(t, written+used*shadowpt.SmallPage, p.written)
-	require.True(t, bytes.Equal(p.card, make([]byte, len(p.card))))
+	require.Equal(t, uint64(2), s.Counts.Rewritten)
 }
 
 // TestOnlyNamedSpacesAreScanned: an update of named spaces does not examine the others,
 // for any number of them.
 func TestOnlyNamedSpacesAreScanned(t *testing.T) {
 	p, tr, s := populated(t, 4)
-	other, ok := shadowpt.NewShadow(p, p, shadowpt.NewWork(shadowpt.Fermi, 1<<62), shadowpt.Space{Dir: uint64(len(p.vram)), Limit: shadowpt.VASize - 1})
-	require.True(t, ok)
+	other := shadowpt.NewShadow(p, p, shadowpt.NewWork(shadowpt.Fermi, 1<<62, 1<<62), shadowpt.Space{Dir: uint64(len(p.vram)), Limit: shadowpt.VASize - 1})
 	const tables = plainTables + 4*shadowpt.SmallTableSize // with the directory
 	tr.Follow(other)                                       // nothing is there: it has no tables
 	tr.Untrapped(0, uint64(len(p.vram)), true)

@@ -12,10 +12,19 @@ func (t *Tracker) Written(page uint64) uint64 { return t.written(page) }
 func (t *Tracker) UpdateAll() { t.Update(t.shadows...) }
 
 // Entry translates a guest's page entry.
-func (s *Shadow) Entry(q, page uint64) uint64 { return s.entry(q, page) }
+func (s *Shadow) Entry(q, page uint64) PTE {
+	c := mapping(s.entry(q, page))
+	return c.PTE()
+}
 
 // Asked are what is asked of entries without taking them apart: whether one names the
 // guest's system memory, and whether engines may write VRAM through it.
 func (f *Format) Asked(q uint64) (system, writes bool) {
 	return f.namesSystem(q) != 0, q&f.writable == f.valid
 }
+
+// Nodes is how many nodes a shadow has besides its root.
+func (s *Shadow) Nodes() int { return len(s.nodes) }
+
+// Used is what the shadows of a Work take of its bounds.
+func (w *Work) Used() (nodes int, placed uint64) { return w.nodes, w.placed }

@@ -7,34 +7,36 @@ func (t *Tracker) put(r *leafRef, i int, q uint64) {
 		return
 	}
 	if !r.n.over.has(i / t.format.group) {
-		r.s.out.page(r.n, small, i, r.s.entry(q, SmallPage))
+		r.s.set(r.n, small, i, r.s.entry(q, SmallPage))
 	}
 }
 
-// putBig enters a big page, and the small pages that it replaces or uncovers.
+// putBig enters a big page, and the small pages that it replaces or uncovers. What goes is
+// unmapped first.
 func (t *Tracker) putBig(s *Shadow, n *node, i int, guest uint64) {
 	f := t.format
 	q := s.entry(guest, f.Pages[big].Span())
-	room := s.out.page(n, big, i, q)
-	was := n.over.has(i)
-	over := f.covers(guest) && (q == 0 || !room)
+	was, over := n.over.has(i), f.covers(guest)
 	n.over.set(i, over)
-	if !was && !over {
-		return
+	if q == 0 {
+		s.set(n, big, i, 0)
 	}
-	for k := range f.group {
-		entry := uint64(0)
+	for k := 0; k < f.group && (was || over); k++ {
+		word := uint64(0)
 		switch {
 		case !over:
-			entry = s.entry(wordAt(n.guest[small], i*f.group+k), SmallPage)
+			word = s.entry(wordAt(n.guest[small], i*f.group+k), SmallPage)
 		case q == 0:
-			entry = s.part(guest, k)
+			word = s.part(guest, k)
 		}
-		s.out.page(n, small, i*f.group+k, entry)
+		s.set(n, small, i*f.group+k, word)
+	}
+	if q != 0 {
+		s.set(n, big, i, q)
 	}
 }
 
-// hold starts following a node's tables. It builds the card's from them, or marks the entries of
+// hold starts following a node's tables. It builds the node from them, or marks the entries of
 // a directory as changed.
 func (t *Tracker) hold(s *Shadow, n *node) {
 	n.held = true
@@ -58,14 +60,13 @@ func (t *Tracker) holdDir(s *Shadow, n *node) {
 	level := &t.format.Dirs[n.key.level]
 	if n.changed == nil {
 		n.changed = newBitset(level.Entries())
-		n.at = make([][]*node, (level.Entries()+pageEntries-1)/pageEntries)
 	}
 	n.guest[small] = t.take(s, n, small)
 	t.count(s, n, small, 1)
 	words, step := s.words(n, small), int(level.Words)
 	for from := 0; from < words; from += pageEntries {
 		at := from / pageEntries
-		used := n.tables[small].used>>at&1 != 0
+		used := n.used(from / step / pageEntries)
 		if !used && (n.guest[small] == nil || n.guest[small][at].l.seen == nil) {
 			continue
 		}
@@ -126,7 +127,7 @@ func (t *Tracker) count(s *Shadow, n *node, part, by int) {
 	}
 }
 
-// unhold stops following a node's tables. The card's tables stay as they are.
+// unhold stops following a node's tables. What the card has stays.
 func (t *Tracker) unhold(s *Shadow, n *node) {
 	if !n.held {
 		return

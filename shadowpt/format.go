@@ -38,7 +38,8 @@ func (l *Level) Entries() int { return 1 << l.Bits }
 // Size is the size of a table in bytes.
 func (l *Level) Size() uint64 { return uint64(l.Words) * 8 << l.Bits }
 
-func (l *Level) index(va uint64) uint64 { return va >> l.Shift & (1<<l.Bits - 1) }
+// Index is the number of the entry for va in its table.
+func (l *Level) Index(va uint64) uint64 { return va >> l.Shift & (1<<l.Bits - 1) }
 
 // Tables of a node and of a directory entry, as indices. A directory's table of the next level
 // is in the place of the small one.
@@ -126,17 +127,15 @@ func (f *Format) part(q, offset uint64) uint64 {
 	return q&^f.ofAddress | f.addressed(addr)
 }
 
-// unmapped returns the bits of an entry that is not valid if they mean something: that the page
-// is sparse, or of a big page that no small one replaces it. Otherwise it returns 0.
-func (f *Format) unmapped(q uint64) uint64 {
-	if u := f.pte.unmapped.get(q); u != 0 && (u == f.pte.sparse || u == f.pte.noSmall) {
-		return f.pte.unmapped.put(u)
-	}
-	return 0
+// sparse reports whether an entry that is not valid is a sparse page's.
+func (f *Format) sparse(q uint64) bool {
+	return f.pte.sparse != 0 && f.pte.unmapped.get(q) == f.pte.sparse
 }
 
 // covers reports whether a big page's entry takes precedence over small ones.
-func (f *Format) covers(q uint64) bool { return q&f.valid != 0 || f.unmapped(q) != 0 }
+func (f *Format) covers(q uint64) bool {
+	return q&f.valid != 0 || f.sparse(q) || f.pte.noSmall != 0 && f.pte.unmapped.get(q) == f.pte.noSmall
+}
 
 // namesSystem is 1 for a page entry that names system memory, else 0.
 func (f *Format) namesSystem(q uint64) int {

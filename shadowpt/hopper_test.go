@@ -184,8 +184,8 @@ func checkHopper(t require.TestingT, m *memory, s shadowpt.Space, va uint64) (si
 func TestHopperWalkAgainstSlowWalk(t *testing.T) {
 	sizes := make(map[uint64]int)
 	rapid.Check(t, func(t *rapid.T) {
-		p := &program{shape: shapes[1], w: newTwin(t, 0), rnd: random(rapid.Uint64().Draw(t, "seed")*2 + 1)}
-		p.t = shadowpt.NewTracker(p.w, shadowpt.NewWork(shadowpt.Hopper, 0), twinVRAM, 0)
+		p := &program{shape: shapes[1], w: newTwin(t), rnd: random(rapid.Uint64().Draw(t, "seed")*2 + 1)}
+		p.t = shadowpt.NewTracker(p.w, shadowpt.NewWork(shadowpt.Hopper, 0, 0), twinVRAM, 0)
 		r := &p.rnd
 		s := shadowpt.Space{Dir: pick(r, dirPlaces...), Limit: pick(r, uint64(1<<57-1), 1<<57-1, 1<<47|1<<29, 1<<64-1)}
 		for range 300 {
@@ -228,22 +228,85 @@ func FuzzHopperWalk(f *testing.F) {
 
 // TestOrphansAreDropped: a directory that no entry names takes what only it names along.
 func TestOrphansAreDropped(t *testing.T) {
-	w := newTwin(t, 1<<20)
+	w := newTwin(t)
 	for level := range uint64(5) {
 		put(w.vram, level<<12, (level+1)<<12|1<<1) // the last is a table of big pages
 	}
 	put(w.vram, 5<<12, 1)
-	work := shadowpt.NewWork(shadowpt.Hopper, 1<<40)
+	work := shadowpt.NewWork(shadowpt.Hopper, 1<<40, 1<<40)
 	tr := shadowpt.NewTracker(w, work, twinVRAM, 1<<40)
-	s, ok := shadowpt.NewShadow(w, w, work, shadowpt.Space{Limit: 1<<57 - 1})
-	require.True(t, ok)
+	c := newSpace(t, shadowpt.Hopper)
+	s := shadowpt.NewShadow(w, c, work, shadowpt.Space{Limit: 1<<57 - 1})
 	tr.Follow(s)
-	require.Len(t, w.tables, 6)
+	require.Len(t, c.pages, 1)
+	require.Equal(t, 5, s.Nodes())
 	put(w.vram, 0, 0)
 	tr.Wrote(0, 8)
 	tr.UpdateAll()
-	tr.Release()
-	for at, n := range w.tables {
-		require.Equal(t, at == s.Dir(), n != 0, "table at %#x", at)
+	require.Empty(t, c.pages)
+	require.Zero(t, s.Nodes())
+}
+
+// TestAliasesAreBounded: directories whose entries all name one table below multiply its pages without
+// end. The card gets what the quota allows, either way, and the cost of a change is bounded, too.
+func TestAliasesAreBounded(t *testing.T) {
+	const quota, leaf = 1 << 20, 5 << 12
+	for _, follow := range []bool{false, true} {
+		w := newTwin(t)
+		for level := range uint64(5) {
+			for i := range uint64(512) {
+				put(w.vram, level<<12+i*8, (level+1)<<12|1<<1)
+			}
+		}
+		put(w.vram, leaf, 1)
+		work := shadowpt.NewWork(shadowpt.Hopper, 1<<40, quota)
+		tr := shadowpt.NewTracker(w, work, twinVRAM, 1<<40)
+		c := newSpace(t, shadowpt.Hopper)
+		s := shadowpt.NewShadow(w, c, work, shadowpt.Space{Limit: 1<<57 - 1})
+		update := s.Rebuild
+		if update(); follow {
+			tr.Follow(s)
+			update = tr.UpdateAll
+		}
+		for i := range uint64(3) {
+			_, placed := work.Used()
+			require.LessOrEqual(t, placed, uint64(quota))
+			require.NotZero(t, s.Counts.Cut)
+			require.Greater(t, len(c.pages), quota/shadowpt.SmallPage/3, "most of it is of pages")
+			before := c.changes
+			put(w.vram, leaf, 1|i<<12)
+			tr.Wrote(leaf, 8)
+			update()
+			require.LessOrEqual(t, c.changes-before, quota/shadowpt.SmallPage)
+		}
 	}
+}
+
+// TestLargePageWritesTables: engines may write tables through a page of 2 MiB that was there before its
+// directory was followed, until it is gone and the card has invalidated.
+func TestLargePageWritesTables(t *testing.T) {
+	const last, leaf = 4 << 12, 5 << 12
+	w := newTwin(t)
+	for level := range uint64(4) {
+		put(w.vram, level<<12, (level+1)<<12|1<<1)
+	}
+	put(w.vram, last+8, leaf|1<<1)
+	put(w.vram, last+16, 1) // all of the memory
+	work := shadowpt.NewWork(shadowpt.Hopper, 1<<40, 1<<40)
+	tr := shadowpt.NewTracker(w, work, twinVRAM, 1<<40)
+	c := newSpace(t, shadowpt.Hopper)
+	tr.Follow(shadowpt.NewShadow(w, c, work, shadowpt.Space{Limit: 1<<57 - 1}))
+	written := func(i uint64) bool {
+		put(w.vram, leaf+i*8, 1|1<<5)
+		tr.UpdateAll()
+		_, ok := c.walk(i << 12)
+		return ok
+	}
+	require.True(t, written(0))
+	put(w.vram, last+16, 0)
+	tr.UpdateAll()
+	require.True(t, written(1), "the card may still use the page")
+	tr.Release()
+	tr.UpdateAll() // a last time
+	require.False(t, written(2))
 }

@@ -53,20 +53,11 @@ type held struct {
 type tracked struct {
 	held  bool // the node's tables are followed
 	guest [2][]held
-	slots map[*node]*slots // the directories with entries that name the node
-	links int              // how many entries
-	redo  bool             // in Tracker.again
+	redo  bool // in Tracker.again
 
 	// Of a directory.
-	at      [][]*node // the node of each entry; nil: no entry of the page has one
-	changed bitset    // entries
-	dirty   bool      // some are set; the node is in Shadow.dirty
-}
-
-// slots are entries of one directory.
-type slots struct {
-	set bitset
-	n   int
+	changed bitset // entries
+	dirty   bool   // some are set; the node is in Shadow.dirty
 }
 
 func (l *leaf) bytes() []byte {

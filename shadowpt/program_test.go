@@ -1,7 +1,6 @@
 package shadowpt_test
 
 import (
-	"bytes"
 	"encoding/binary"
 	"fmt"
 	"slices"
@@ -28,13 +27,16 @@ type program struct {
 	direct  map[uint64]bool // guest pages that the guest writes without a trap
 	found   int             // addresses that the card found
 	sparse  int             // sparse ones
+	refused int             // of guests' pages, or without any
 	sizes   map[uint64]int  // found, by the size of their page
 	entered string          // the immediate difference of a newly entered space
 }
 
 type programSpace struct {
 	s     *shadowpt.Shadow
+	card  *space
 	space shadowpt.Space
+	short bool // the card had no memory for all of it
 }
 
 // random is a small generator, so that a program is one number.
@@ -79,9 +81,9 @@ var (
 )
 
 func newProgram(t reporter, sh shape, seed uint64) *program {
-	p := &program{shape: sh, rnd: random(seed*2 + 1), direct: make(map[uint64]bool), sizes: make(map[uint64]int), work: shadowpt.NewWork(sh.format, 1<<40)}
+	p := &program{shape: sh, rnd: random(seed*2 + 1), direct: make(map[uint64]bool), sizes: make(map[uint64]int), work: shadowpt.NewWork(sh.format, 1<<40, 1<<40)}
 	p.rnd.next()
-	p.w = newTwin(t, 32<<20)
+	p.w = newTwin(t)
 	p.t = shadowpt.NewTracker(p.w, p.work, twinVRAM, 64<<20)
 	for range 1 + p.rnd.n(3) {
 		p.enter()
@@ -98,17 +100,17 @@ func (p *program) enter() {
 	if space.Target.System() && space.Dir >= twinRAM {
 		space.Dir = 0x80000
 	}
-	work := p.work
-	s, ok := shadowpt.NewShadow(p.w, p.w, work, space)
-	if !ok {
-		return
+	c := newSpace(p.w.t, p.format)
+	if p.rnd.one(3) {
+		c.holes = map[uint64]bool{p.va(&p.rnd) / c.part: true}
 	}
+	s := shadowpt.NewShadow(p.w, c, p.work, space)
 	if p.full {
 		s.Rebuild()
 	} else {
 		p.t.Follow(s)
 	}
-	p.spaces = append(p.spaces, &programSpace{s, space})
+	p.spaces = append(p.spaces, &programSpace{s: s, card: c, space: space})
 	if p.entered == "" {
 		p.entered = p.compare(p.spaces[len(p.spaces)-1])
 	}
@@ -131,7 +133,7 @@ func (p *program) run(n int) string {
 
 func (p *program) step() {
 	r := &p.rnd
-	switch r.n(16) {
+	switch r.n(17) {
 	case 0, 1, 2:
 		p.poke(p.anywhere(), p.pte(r))
 	case 3:
@@ -168,12 +170,30 @@ func (p *program) step() {
 	case 14:
 		p.switchMode()
 	case 15:
+		if len(p.spaces) > 0 {
+			p.changeRoom(pick(r, p.spaces...))
+		}
+	case 16:
 		switch {
 		case len(p.spaces) < 3 && r.one(3):
 			p.enter()
 		case len(p.spaces) > 1 && r.one(6):
 			p.leave()
 		}
+	}
+}
+
+// changeRoom changes how much memory the card has for a space.
+func (p *program) changeRoom(sp *programSpace) {
+	if sp.card.room == 0 {
+		sp.card.room, sp.short = 1+int(p.rnd.n(3)), true
+		return
+	}
+	sp.card.room = 0
+	if !p.full { // what is unfollowed frees some
+		p.t.Unfollow(sp.s)
+		p.t.Follow(sp.s)
+		p.release()
 	}
 }
 
@@ -292,7 +312,7 @@ func (p *program) engine() {
 		}
 		sp := pick(r, p.spaces...)
 		va := p.va(r)
-		e, _, ok := p.cardWalk(sp, va)
+		e, ok := sp.card.walk(va)
 		if ok && e.Valid && e.Target == shadowpt.VRAM && !e.ReadOnly {
 			p.tlb = append(p.tlb, uint64(slices.Index(p.w.pieces, int((e.Addr+va-e.VA)>>12))))
 		}
@@ -340,6 +360,7 @@ func (p *program) flush() string {
 		if p.full {
 			sp.s.Rebuild()
 		}
+		sp.short = sp.card.room > 0
 		if d := p.compare(sp); d != "" {
 			return d
 		}
@@ -353,93 +374,27 @@ func (p *program) flush() string {
 
 func (p *program) release() {
 	p.t.Release()
-	for _, sp := range p.spaces {
-		if p.full {
-			sp.s.Release()
-		}
-	}
 	p.tlb = p.tlb[:0]
 }
 
-// compare holds the card's tables of a space against those that a full rebuild
-// makes on another card, byte for byte.
+// compare holds the card's space against the one that a full rebuild makes on another card.
 func (p *program) compare(sp *programSpace) string {
-	o := *p.w
-	o.room, o.next, o.tables = 64<<20, tableBase, make(map[uint64]uint64)
-	if len(oracleCard) == 0 {
-		oracleCard = make([]byte, tableBase+o.room)
-	}
-	o.card = oracleCard
-	s, _ := shadowpt.NewShadow(&o, &o, p.work, sp.space)
+	c := newSpace(p.w.t, p.format)
+	c.holes = sp.card.holes
+	s := shadowpt.NewShadow(p.w, c, p.work, sp.space)
 	s.Rebuild()
-	defer s.Free() // its memory is zero again for the next one
-	c := comparison{p.format, p.w, &o, make(map[[3]uint64]bool)}
-	return c.dirs(0, shadowpt.Table{Present: true, Addr: sp.s.Dir()}, shadowpt.Table{Present: true, Addr: s.Dir()})
-}
-
-// comparison compares the tables of two cards. A table of zeros equals none.
-type comparison struct {
-	f    *shadowpt.Format
-	g, w *twin
-	done map[[3]uint64]bool
-}
-
-func (c *comparison) dirs(level int, got, want shadowpt.Table) string {
-	id := [3]uint64{uint64(level), got.Addr, want.Addr}
-	if c.done[id] {
-		return ""
+	defer s.Free()
+	for at, want := range c.pages {
+		if got, ok := sp.card.pages[at]; got != want && (ok || !sp.short) {
+			return fmt.Sprintf("%#x: %+v and, rebuilt, %+v", at.va, got, want)
+		}
 	}
-	c.done[id] = true
-	l := &c.f.Dirs[level]
-	step := int(l.Words) * 8
-	x, y := c.g.table(got, l.Size()), c.w.table(want, l.Size())
-	for i := 0; i < len(x); i += step {
-		if bytes.Equal(x[i:i+step], noTable[:step]) && bytes.Equal(y[i:i+step], noTable[:step]) {
-			continue
-		}
-		a, b := l.Decode(words(x[i:i+step])), l.Decode(words(y[i:i+step]))
-		d := ""
-		switch {
-		case a.Page != b.Page || a.Sparse != b.Sparse || a.Size != b.Size:
-			d = fmt.Sprintf(": %x and, rebuilt, %x", x[i:i+step], y[i:i+step])
-		case level < len(c.f.Dirs)-1:
-			d = c.dirs(level+1, a.Small, b.Small)
-		default:
-			if d = c.pages(0, a.Big, b.Big); d == "" {
-				d = c.pages(1, a.Small, b.Small)
-			}
-		}
-		if d != "" {
-			return fmt.Sprintf("level %d entry %d, %s", level, i/step, d)
+	for at, got := range sp.card.pages {
+		if _, ok := c.pages[at]; !ok {
+			return fmt.Sprintf("%#x: %+v and, rebuilt, nothing", at.va, got)
 		}
 	}
 	return ""
-}
-
-func words(b []byte) (w shadowpt.Words) {
-	for i := 0; i < len(b); i += 8 {
-		w[i/8] = binary.LittleEndian.Uint64(b[i:])
-	}
-	return w
-}
-
-func (c *comparison) pages(part int, got, want shadowpt.Table) string {
-	size := c.f.Pages[part].Size()
-	x, y := c.g.table(got, size), c.w.table(want, size)
-	if bytes.Equal(x, y) {
-		return ""
-	}
-	for k := 0; k < len(x); k += 8 {
-		if !bytes.Equal(x[k:k+8], y[k:k+8]) {
-			return fmt.Sprintf("table %d entry %d: %x and, rebuilt, %x", part, k/8, x[k:k+8], y[k:k+8])
-		}
-	}
-	return ""
-}
-
-// cardWalk looks va up as the card does.
-func (p *program) cardWalk(sp *programSpace, va uint64) (shadowpt.Page, shadowpt.Reason, bool) {
-	return p.format.Walk(p.w, shadowpt.Space{Dir: sp.s.Dir(), Limit: p.format.VASize() - 1}, va)
 }
 
 // walk holds what the card finds at some addresses of a space against the guest's tables, byte by
@@ -448,7 +403,11 @@ func (p *program) walk(sp *programSpace) (found int) {
 	for range 200 {
 		va := p.va(&p.rnd)
 		at, pte, want := p.where(p.w, sp.space, va)
-		page, _, got := p.cardWalk(sp, va)
+		page, got := sp.card.walk(va)
+		if !got && (sp.short || sp.card.holes[va/sp.card.part]) {
+			p.refused++
+			continue
+		}
 		require.Equal(p.w.t, want, got, "VA %#x", va)
 		if !got {
 			continue
@@ -468,17 +427,4 @@ func (p *program) walk(sp *programSpace) (found int) {
 		require.False(p.w.t, page.Encrypted)
 	}
 	return found
-}
-
-var (
-	oracleCard []byte
-	noTable    = make([]byte, shadowpt.SmallTableSize)
-)
-
-// table returns the bytes of a table of the card's; none is all zero.
-func (w *twin) table(t shadowpt.Table, n uint64) []byte {
-	if !t.Present {
-		return noTable[:n]
-	}
-	return w.card[t.Addr : t.Addr+n]
 }

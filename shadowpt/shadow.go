@@ -38,197 +38,84 @@ type Part struct {
 // MaxParts bounds the parts that are compared in one call, and so what waits for its end.
 const MaxParts = 64
 
-// Card holds the shadow tables.
-type Card interface {
-	// AllocTable returns n zeroed bytes of card memory, aligned to 4 KiB, that the
-	// guest cannot reach; false when its share is used up.
-	AllocTable(n uint64) (addr uint64, ok bool)
-	// FreeTable frees them. The caller has zeroed them.
-	FreeTable(addr, n uint64)
-	// WriteTable stores entries. The card may be walking them, so each aligned 8 bytes must
-	// change atomically: a torn entry names an unchecked page.
-	WriteTable(addr uint64, p []byte)
-}
-
-// Work counts and bounds the cost of building the shadows of one guest, and provides their scratch
-// memory. Shadows that share a Work belong to the same goroutine.
-type Work struct {
-	Counts Counts
-	// Left is how many bytes of the guest's tables may still be read. A table that does
-	// not fit counts as absent. The owner sets Left before a build.
-	Left uint64
-
-	format *Format
-	nodes  int // and how often directories name them
-	buf    []byte
-	dirs   [MaxLevels][]byte
-	sheets [2]sheet
-	bursts [2]burst // of entries of big and of other tables
-}
-
-// maxNodes bounds the nodes of a guest's shadows, and so their memory. One covers 2 MiB at
-// least. An entry that would need one more counts as absent.
-const maxNodes = 1 << 17
-
-// NewWork returns a Work for tables of a format that allows left bytes.
-func NewWork(f *Format, left uint64) *Work {
-	w := &Work{Left: left, format: f, buf: make([]byte, f.Pages[small].Size())}
-	for i := range f.Dirs {
-		w.dirs[i] = make([]byte, f.Dirs[i].Size())
-	}
-	for i := range w.sheets {
-		w.sheets[i].entries = make([]uint64, max(f.Pages[i].Entries(), pageEntries))
-		w.bursts[i].buf = make([]byte, 0, SmallPage)
-	}
-	return w
-}
-
-// take reports whether n bytes may be read, and counts them.
-func (w *Work) take(n uint64) bool {
-	if n > w.Left {
-		w.Left = 0
-		return false
-	}
-	w.Left -= n
-	return true
-}
-
-// Counts are the costs and refusals of building shadows.
-type Counts struct {
-	Compared  uint64 // bytes of tables compared with what they were
-	Examined  uint64 // entries looked at
-	Changed   uint64 // of these, entries that were not what they had been
-	Rewritten uint64 // entries written to the card
-	Foreign   uint64 // valid entries that name nothing of the guest's
-	Unread    uint64 // tables outside the guest's memory
-	NoRoom    uint64 // tables that the guest's share had no room for
-	Cut       uint64 // tables that the bound on work left out
-}
-
 // Shadow is the card's version of one guest address space: every entry is not present or
 // names memory of the guest. It belongs to one goroutine at a time.
 //
 // It is made of nodes: a directory, or the tables of one entry of the last directories.
-// Entries that name the same tables share a node.
+// Entries that name the same tables share a node. The card gets changes of pages: no two that it
+// has overlap, since a large page hides the small ones in its range, or the reverse.
 type Shadow struct {
 	Counts *Counts // of its Work
 
-	format *Format
-	guest  Guest
-	space  Space // the guest's
-	root   *node
-	nodes  map[nodeKey]*node // without the root
-	out    sink
-	work   *Work
+	format  *Format
+	guest   Guest
+	card    Card
+	space   Space // the guest's
+	root    *node
+	nodes   map[nodeKey]*node // without the root
+	work    *Work
+	refused map[refusedAt]*refusedSet
+	orphans bool // there may be nodes that no entry names
 
 	tracker *Tracker           // that follows the shadow
 	dirty   [MaxLevels][]*node // directories with changed entries
-	orphans bool               // there may be nodes that no entry names
 }
 
-// nodeKey is what a node is the shadow of.
-type nodeKey struct {
-	level      uint8 // of directories, or their number: tables of pages
-	size       uint8 // the tables' length is shifted right by size
-	big, small Table
-	page       uint64 // entry of a larger page, in place of tables: it is split
-}
-
-// node is the shadow of a directory, or of the tables of one entry.
-type node struct {
-	key    nodeKey
-	tables [2]cardTable // the sink's; a directory has the second
-	seen   bool         // in the build under way
-
-	// over are the big pages that replace the guest's small pages: they were split, or
-	// there was no room for a big table.
-	over    bitset
-	starved bool // something was left out for lack of room
-
-	tracked
-}
-
-// link is what a directory entry becomes: the tables of a node, a page or nothing.
-type link struct {
-	to     *node
-	page   uint64
-	sparse bool
-}
-
-// NewShadow returns an empty shadow of s that builds within w. It fails if there is no room
-// for a directory.
-func NewShadow(g Guest, c Card, w *Work, s Space) (*Shadow, bool) {
+// NewShadow returns an empty shadow of s that builds within w. c is the card's space, which is empty.
+func NewShadow(g Guest, c Card, w *Work, s Space) *Shadow {
 	sh := &Shadow{
-		Counts: &w.Counts, format: w.format, guest: g, space: s, work: w, nodes: make(map[nodeKey]*node),
-		root: &node{key: nodeKey{small: Table{Present: true, Target: s.Target, Addr: s.Dir}}},
+		Counts: &w.Counts, format: w.format, guest: g, card: c, space: s, work: w, nodes: make(map[nodeKey]*node),
+		root: &node{key: nodeKey{small: Table{Present: true, Target: s.Target, Addr: s.Dir}}, places: []uint64{0}},
 	}
-	e := &encoder{card: c, s: sh}
-	if sh.out = e; !e.alloc(sh.root, small) {
-		return nil, false
-	}
-	return sh, true
+	w.placed += sh.weight(sh.root)
+	return sh
 }
-
-// Dir returns the address of the shadow directory on the card.
-func (s *Shadow) Dir() uint64 { return s.root.tables[small].addr }
 
 // Space returns the address space as the guest describes it.
 func (s *Shadow) Space() Space { return s.space }
 
-// Release frees the retired tables. The card must have finished an invalidate since they
-// were retired: before that a walk may still be inside them.
-func (s *Shadow) Release() { s.out.release() }
-
-// Free frees all tables. The card must have finished an invalidate since the last channel
-// left the directory.
+// Free gives back what the shadow takes of its Work. The caller frees the card's space.
 func (s *Shadow) Free() {
 	if s.tracker != nil {
 		s.tracker.Unfollow(s)
 	}
 	for _, n := range s.nodes {
-		s.drop(n)
+		s.work.placed -= uint64(len(n.places)) * s.weight(n)
 	}
-	s.out.drop(s.root)
-	s.out.release()
+	s.work.placed -= s.weight(s.root)
+	s.work.nodes -= len(s.nodes)
+	clear(s.nodes)
 }
 
-// Rebuild reads all of the guest's tables and writes all of the card's. It is the simple
-// way, and the oracle that tests compare a Tracker with. Each table is copied once and only
-// the copy is examined. The shadow must not be followed by a Tracker.
+// Rebuild reads all of the guest's tables. It is the simple way, and the oracle that tests compare a
+// Tracker with. Each table is copied once and only the copy is examined. The shadow must not be
+// followed by a Tracker.
 func (s *Shadow) Rebuild() {
 	for _, n := range s.nodes {
 		n.seen = false
 	}
+	s.work.full = false
+	s.retry()
 	s.fill(s.root)
-	s.out.flush()
-	for _, n := range s.nodes {
-		if !n.seen {
-			s.drop(n)
-		}
-	}
-}
-
-func (s *Shadow) drop(n *node) {
-	s.out.drop(n)
-	s.work.nodes--
-	delete(s.nodes, n.key)
+	s.dropOrphans()
+	s.work.out.flush()
 }
 
 // resolve returns what a guest's directory entry becomes. If it names tables, key is that of
-// their node, and its level is not 0.
-func (s *Shadow) resolve(n *node, w Words) (key nodeKey, l link) {
+// their node, and its level is not 0; else word is the card's page, or 0.
+func (s *Shadow) resolve(n *node, w Words) (key nodeKey, word uint64) {
 	level := &s.format.Dirs[n.key.level]
 	switch pde := level.Decode(w); {
 	case pde.Sparse:
-		l.sparse = true
+		word = sparseWord
 	case pde.Page != 0:
-		if l.page = s.entry(pde.Page, level.Span()); l.page == 0 {
+		if word = s.entry(pde.Page, level.Span()); word == 0 {
 			key = nodeKey{level: n.key.level + 1, page: pde.Page}
 		}
 	case pde.Big.Present || pde.Small.Present:
 		key = nodeKey{level: n.key.level + 1, big: pde.Big, small: pde.Small, size: pde.Size}
 	}
-	return key, l
+	return key, word
 }
 
 // node returns the node of a key, nil if the guest has too many.
@@ -266,8 +153,9 @@ func (n *node) table(part int) Table {
 	return n.key.small
 }
 
-// fill builds the tables of a node from the guest's.
+// fill builds a node from the guest's tables.
 func (s *Shadow) fill(n *node) {
+	n.seen = true
 	if s.isDir(n) {
 		s.fillDir(n)
 		return
@@ -293,14 +181,13 @@ func (s *Shadow) fillDir(n *node) {
 		clear(dir)
 	}
 	step := int(s.format.Dirs[n.key.level].Words) * 8
-	used := n.tables[small].used
 	for at := 0; at < len(dir); at += SmallPage {
 		page := dir[at:min(at+SmallPage, len(dir))]
-		if used>>(at/SmallPage)&1 == 0 && bytes.Equal(page, zeroPage[:len(page)]) {
+		if !n.used(at/step/pageEntries) && bytes.Equal(page, zeroPage[:len(page)]) {
 			continue
 		}
 		for i := 0; i < len(page); i += step {
-			s.out.link(n, (at+i)/step, s.fillEntry(n, wordsOf(page[i:i+step])))
+			s.fillEntry(n, (at+i)/step, wordsOf(page[i:i+step]))
 		}
 	}
 }
@@ -312,16 +199,16 @@ func wordsOf(b []byte) (w Words) {
 	return w
 }
 
-func (s *Shadow) fillEntry(n *node, w Words) link {
-	key, l := s.resolve(n, w)
-	if key.level == 0 {
-		return l
+func (s *Shadow) fillEntry(n *node, i int, w Words) {
+	key, word := s.resolve(n, w)
+	to := s.named(n, i, key)
+	if to != nil && !to.seen {
+		if !s.linkFirst(n, i, to) {
+			return
+		}
+		s.fill(to)
 	}
-	if l.to = s.node(key); l.to != nil && !l.to.seen {
-		l.to.seen = true
-		s.fill(l.to)
-	}
-	return l
+	s.link(n, i, to, word)
 }
 
 // read reads a guest's table. It returns false if there is none.
@@ -341,21 +228,28 @@ func (s *Shadow) read(t Table, b []byte) bool {
 	return true
 }
 
-// entry returns the card's entry for a guest's page entry; 0 is not present. It uses masks because tables have many
+// entry returns the card's word for a guest's page entry; 0 is not present. It uses masks because tables have many
 // entries; tests compare it with a version that translates field by field. Kinds are copied: they describe the order
 // of bytes inside a page. Compression tags are dropped: they name a resource of the card
 // that guests have no share of.
 func (s *Shadow) entry(q, page uint64) uint64 {
 	f := s.format
 	if q&f.valid == 0 {
-		return f.unmapped(q)
+		if f.sparse(q) {
+			return sparseWord
+		}
+		return 0
 	}
 	card, ok := s.guest.Translate(Target(f.pte.target.get(q)), f.addressOf(q), page, q&f.readOnly == 0)
-	if !ok {
+	if !ok || card>>(64-addrShift+pageShift) != 0 {
 		if page == SmallPage {
 			s.Counts.Foreign++
 		}
 		return 0
 	}
-	return q&f.copied | f.addressed(card)
+	w := s.work
+	if bits := q & f.copied; bits != w.bits { // neighbours mostly differ in their addresses only
+		w.bits, w.attributes = bits, f.attributes(bits)
+	}
+	return w.attributes | card>>pageShift<<addrShift
 }

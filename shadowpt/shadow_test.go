@@ -10,7 +10,7 @@ import (
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
-// twin is a guest and a card, as plain as can be. The guest has VRAM in pieces on
+// twin is a guest, as plain as can be. The guest has VRAM in pieces on
 // the card and RAM with holes; everything else on the card is not its own.
 type twin struct {
 	vram   []byte // the guest's, by its own addresses
@@ -18,12 +18,6 @@ type twin struct {
 	ram    []byte
 	hole   [2]uint64 // of RAM: not mapped
 	ro     [2]uint64 // of RAM: not to be written
-
-	card   []byte
-	tables map[uint64]uint64 // allocated, by address
-	next   uint64
-	room   uint64
-	last   uint64 // table that was written
 
 	// mutate is called before each read of a table.
 	mutate func()
@@ -35,14 +29,12 @@ const (
 	twinRAM   = 5 << 20
 	ramWindow = 5 << 35 // where the card sees the guest's RAM
 	cardPages = 4 << 20 / shadowpt.SmallPage
-	tableBase = 4 << 20 // tables lie after all guest memory
 )
 
-func newTwin(t require.TestingT, room uint64) *twin {
+func newTwin(t require.TestingT) *twin {
 	w := &twin{
-		vram: make([]byte, twinVRAM), ram: make([]byte, twinRAM), t: t, room: room,
-		hole: [2]uint64{0x30000, 0x50000}, ro: [2]uint64{0x80000, 0xa0000},
-		tables: map[uint64]uint64{}, next: tableBase, card: make([]byte, tableBase+room), mutate: func() {},
+		vram: make([]byte, twinVRAM), ram: make([]byte, twinRAM), t: t,
+		hole: [2]uint64{0x30000, 0x50000}, ro: [2]uint64{0x80000, 0xa0000}, mutate: func() {},
 	}
 	// The first MiB lies together, the second in pieces of two pages, backwards.
 	for i := range twinVRAM / shadowpt.SmallPage {
@@ -105,57 +97,6 @@ func (w *twin) Translate(t shadowpt.Target, addr, n uint64, write bool) (uint64,
 	return uint64(first)<<12 | addr&0xfff, true
 }
 
-func (w *twin) AllocTable(n uint64) (uint64, bool) {
-	for at, size := range w.tables { // reuse what was freed, as it is
-		if size == 0 && w.next-at >= n && w.reusable(at, n) {
-			w.tables[at] = n
-			return at, true
-		}
-	}
-	if n > w.room {
-		return 0, false
-	}
-	w.room -= n
-	at := w.next
-	w.next += n
-	w.tables[at] = n
-	return at, true
-}
-
-func (w *twin) reusable(at, n uint64) bool {
-	for a := range w.tables {
-		if a > at && a < at+n {
-			return false
-		}
-	}
-	return at+n <= w.next
-}
-
-func (w *twin) FreeTable(addr, n uint64) {
-	require.Equal(w.t, n, w.tables[addr], "freed twice, or never allocated")
-	require.True(w.t, bytes.Equal(w.card[addr:addr+n], noTable[:n]), "the table at %#x is not given back empty", addr)
-	w.tables[addr] = 0
-}
-
-func (w *twin) WriteTable(addr uint64, p []byte) {
-	inside := func(at uint64) bool { return addr >= at && addr+uint64(len(p)) <= at+w.tables[at] }
-	if !inside(w.last) {
-		for at := range w.tables {
-			if inside(at) {
-				w.last = at
-			}
-		}
-		require.True(w.t, inside(w.last), "written outside a table: %#x", addr)
-	}
-	copy(w.card[addr:], p)
-}
-
-// Read64 is the card's walker: it finds tables in VRAM only.
-func (w *twin) Read64(t shadowpt.Target, addr uint64) (uint64, bool) {
-	require.Equal(w.t, shadowpt.VRAM, t)
-	return binary.LittleEndian.Uint64(w.card[addr:]), true
-}
-
 func (w *twin) fermiWhere(s shadowpt.Space, va uint64) (at uint64, pte shadowpt.PTE, ok bool) {
 	if !w.readable(s.Target, s.Dir, shadowpt.DirSize) {
 		return 0, pte, false
@@ -205,60 +146,72 @@ func put(m []byte, addr, q uint64) { binary.LittleEndian.PutUint64(m[addr:], q) 
 
 func small(addr uint64) shadowpt.Table { return shadowpt.Table{Present: true, Addr: addr} }
 
-func newShadow(t *testing.T, w *twin, work *shadowpt.Work) *shadowpt.Shadow {
-	s, ok := shadowpt.NewShadow(w, w, work, shadowpt.Space{Limit: shadowpt.VASize - 1})
-	require.True(t, ok)
-	return s
+func newShadow(t reporter, w *twin, work *shadowpt.Work) (*shadowpt.Shadow, *space) {
+	c := newSpace(t, shadowpt.Fermi)
+	return shadowpt.NewShadow(w, c, work, shadowpt.Space{Limit: shadowpt.VASize - 1}), c
 }
 
 // A guest that names ever more tables costs no more memory and no more reading
 // than it has a share of.
 func TestWorkAndMemoryAreBounded(t *testing.T) {
-	w := newTwin(t, shadowpt.DirSize+2*shadowpt.SmallTableSize)
+	w := newTwin(t)
 	for i := uint64(0x10000); i < twinVRAM; i += 8 {
 		put(w.vram, i, shadowpt.PTE{Valid: true, Addr: i &^ 0xfff % 0x100000}.Encode())
 	}
 	for d := range uint64(shadowpt.DirEntries) {
 		put(w.vram, d*8, shadowpt.PDE{Small: small(0x10000 + d%256*shadowpt.SmallPage)}.Encode())
 	}
-	work := shadowpt.NewWork(shadowpt.Fermi, shadowpt.DirSize+5*shadowpt.SmallTableSize+100)
-	s := newShadow(t, w, work)
+	const left = shadowpt.DirSize + 5*shadowpt.SmallTableSize + 100
+	const quota = 4 * shadowpt.SmallTableSize
+	work := shadowpt.NewWork(shadowpt.Fermi, left, quota)
+	s, c := newShadow(t, w, work)
+	c.room = 2
 	s.Rebuild()
 	require.LessOrEqual(t, s.Counts.Examined, uint64(shadowpt.DirEntries+5*shadowpt.SmallEntries))
-	require.Equal(t, uint64(3), s.Counts.NoRoom, "five were read, two fitted")
-	require.Equal(t, uint64(251), s.Counts.Cut)
+	require.Len(t, c.parts, 2)
 	require.Zero(t, work.Left)
-	for d := range uint64(256) {
-		p, _, ok := shadowpt.Walk(w, shadowpt.Space{Dir: s.Dir(), Limit: shadowpt.VASize - 1}, d<<27)
-		require.Equal(t, d < 2, ok, "%d", d)
-		if ok {
+	_, placed := work.Used()
+	require.LessOrEqual(t, placed, uint64(quota))
+	for va := uint64(0); va < shadowpt.VASize; va += shadowpt.DirSpan {
+		if p, ok := c.walk(va); ok {
 			w.inside(p)
 		}
 	}
+	c.room, work.Left = 0, left
+	s.Rebuild()
+	require.Len(t, c.parts, 4, "what was refused is offered again, as far as the quota allows")
 }
 
-// TestTablesFreedAfterInvalidate: an unused table is freed when the card has finished an
-// invalidate, not before.
-func TestTablesFreedAfterInvalidate(t *testing.T) {
-	w := newTwin(t, 8<<20)
-	s := newShadow(t, w, shadowpt.NewWork(shadowpt.Fermi, 1<<40))
-	put(w.vram, 0x100000, shadowpt.PTE{Valid: true, Addr: 0x3000}.Encode())
-	put(w.vram, 0, shadowpt.PDE{Small: small(0x100000)}.Encode())
-	s.Rebuild()
-	require.Len(t, w.tables, 2)
-	put(w.vram, 0, 0)
-	s.Rebuild()
-	inUse := func() (n int) {
-		for _, size := range w.tables {
-			if size != 0 {
-				n++
-			}
-		}
-		return n
+// TestLeastChanges: pages that an entry's old and new tables have are not touched, since channels may use
+// them. A table for which there was no memory is offered again when others were unmapped.
+func TestLeastChanges(t *testing.T) {
+	const first, second, bigs = 0x100000, 0x140000, 0x180000
+	w := newTwin(t)
+	put(w.vram, 0, shadowpt.PDE{Small: small(first)}.Encode())
+	put(w.vram, 8, shadowpt.PDE{Small: small(second)}.Encode())
+	for i := range uint64(8) {
+		put(w.vram, first+i*8, shadowpt.PTE{Valid: true, Addr: i << 12}.Encode())
 	}
-	require.Equal(t, 2, inUse())
-	s.Release()
-	require.Equal(t, 1, inUse())
-	s.Free()
-	require.Zero(t, inUse())
+	put(w.vram, second, shadowpt.PTE{Valid: true}.Encode())
+	work := shadowpt.NewWork(shadowpt.Fermi, 1<<62, 1<<62)
+	tr := shadowpt.NewTracker(w, work, twinVRAM, 1<<40)
+	s, c := newShadow(t, w, work)
+	c.room = 1
+	tr.Follow(s)
+	require.Len(t, c.pages, 8)
+	require.Equal(t, 2, c.changes)
+
+	put(w.vram, 0, shadowpt.PDE{Small: small(first), Big: small(bigs)}.Encode())
+	tr.Wrote(0, 8)
+	tr.UpdateAll()
+	require.Equal(t, 2, c.changes)
+
+	clear(w.vram[first : first+8*8])
+	tr.Wrote(first, 8*8)
+	tr.UpdateAll()
+	require.Equal(t, 3, c.changes)
+	tr.Release()
+	tr.UpdateAll()
+	require.Len(t, c.pages, 1)
+	require.Equal(t, 4, c.changes)
 }

@@ -88,7 +88,7 @@ func (t *TLB) enterGroup(m GroupReader, va uint64) {
 	}
 	pde, _, ok := f.entry(m, t.space, va)
 	table, q := pde.Small, t.group
-	if !ok || !table.Present || !m.ReadGroup(table.Target, table.Addr+f.Pages[small].index(first)*8, q) {
+	if !ok || !table.Present || !m.ReadGroup(table.Target, table.Addr+f.Pages[small].Index(first)*8, q) {
 		return
 	}
 	if head := f.DecodePTE(q[0]); f.together(q) && head.Valid && head.Addr+size <= f.physSize {

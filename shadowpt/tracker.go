@@ -2,8 +2,8 @@ package shadowpt
 
 // Tracker updates the shadows of one guest at a cost proportional to the changes. It keeps a
 // copy of the guest's tables, and examines again only pages that were written (see [Watch])
-// and pages that may change without a trap. After Update the card's tables equal what
-// [Shadow.Rebuild] would build from the same bytes.
+// and pages that may change without a trap. After Update the card has what [Shadow.Rebuild] would
+// give it for the same bytes.
 //
 // Its Watch may be used by any goroutine; the rest belongs to one at a time.
 type Tracker struct {
@@ -69,13 +69,9 @@ func (t *Tracker) Follow(s *Shadow) {
 	t.scan++
 	t.rebuilt = t.rebuilt || len(s.nodes) > 0
 	t.shadows = append(t.shadows, s)
+	s.retry()
 	t.hold(s, s.root)
 	t.settle()
-	for _, n := range s.nodes {
-		if !n.held {
-			s.drop(n)
-		}
-	}
 }
 
 // Unfollow ends Follow. The shadow stays as it is.
@@ -89,7 +85,6 @@ func (t *Tracker) Unfollow(s *Shadow) {
 	}
 	for _, n := range s.nodes {
 		t.unhold(s, n)
-		t.work.nodes -= len(n.slots)
 		n.tracked = tracked{}
 	}
 	t.unhold(s, s.root)
@@ -126,11 +121,9 @@ func (t *Tracker) Release() {
 	}
 	t.freed, t.left = t.freed || t.left, false
 	for _, s := range t.shadows {
-		if s.out.retired() {
-			s.Release()
-			t.freed = true
-		}
+		t.freed = t.freed || t.work.unmapped && len(s.refused) > 0
 	}
+	t.work.unmapped = false
 }
 
 // pass applies a page's changes to one of its tables.
@@ -162,7 +155,6 @@ func (t *Tracker) pass(r *leafRef, changes []change) {
 			t.put(r, i, c.now)
 		}
 	}
-	r.s.out.flush()
 }
 
 // pageSize returns the size of the pages that entries of a table may be, 0 if none may.
@@ -261,7 +253,6 @@ func (t *Tracker) translateRef(l *leaf, r *leafRef, from, to uint64) {
 			t.put(r, r.first+i, q)
 		}
 	}
-	r.s.out.flush()
 }
 
 // lost handles a page of system memory that is no longer the guest's: its tables are
@@ -280,10 +271,11 @@ func (t *Tracker) followAgain(s *Shadow, n *node) {
 	}
 }
 
-// feed retries the nodes for which there was no room.
+// feed retries the nodes and the pages for which there was no room.
 func (t *Tracker) feed() {
 	t.freed = false
 	for _, s := range t.shadows {
+		s.retry()
 		if s.root.starved {
 			t.followAgain(s, s.root)
 		}
@@ -295,15 +287,18 @@ func (t *Tracker) feed() {
 	}
 }
 
-// settle follows what must be followed again and writes changed directory entries, until
-// nothing is left.
+// settle follows what must be followed again and changed directory entries, until nothing is left.
 func (t *Tracker) settle() {
+	followed, placed, nodes := t.followed, t.work.placed, t.work.nodes
+	t.work.full = false
 	for more := true; more; more = t.updateLate() {
 		t.refollow()
 		for _, s := range t.shadows {
 			t.writeDirs(s)
 		}
 	}
+	t.work.out.flush()
+	t.freed = t.freed || t.followed < followed || t.work.placed < placed || t.work.nodes < nodes
 }
 
 func (t *Tracker) refollow() {
@@ -311,7 +306,6 @@ func (t *Tracker) refollow() {
 		if r := t.again[i]; r.n.held {
 			t.unhold(r.s, r.n)
 			t.hold(r.s, r.n)
-			r.s.relink(r.n)
 		}
 		t.again[i].n.redo = false
 		t.again[i] = redo{}

@@ -15,8 +15,8 @@ type reporter = require.TestingT
 
 // seen is what all programs of a format found.
 type seen struct {
-	found, sparse int
-	sizes         map[uint64]int
+	found, sparse, refused int
+	sizes                  map[uint64]int
 }
 
 func (s *seen) trackerEqualsRebuild(t *rapid.T, sh shape) {
@@ -25,11 +25,12 @@ func (s *seen) trackerEqualsRebuild(t *rapid.T, sh shape) {
 	for len(p.spaces) > 0 {
 		p.leave()
 	}
-	for at, n := range p.w.tables {
-		require.Zero(t, n, "table at %#x is not given back", at)
-	}
+	nodes, placed := p.work.Used()
+	require.Zero(t, nodes)
+	require.Zero(t, placed)
 	s.found += p.found
 	s.sparse += p.sparse
+	s.refused += p.refused
 	for size, n := range p.sizes {
 		s.sizes[size] += n
 	}
@@ -44,6 +45,7 @@ func TestTrackerEqualsRebuild(t *testing.T) {
 			s := seen{sizes: make(map[uint64]int)}
 			rapid.Check(t, func(t *rapid.T) { s.trackerEqualsRebuild(t, sh) })
 			require.NotZero(t, s.found)
+			require.NotZero(t, s.refused)
 			require.Contains(t, s.sizes, sh.format.Pages[0].Span())
 			require.Contains(t, s.sizes, sh.format.Pages[1].Span())
 			if sh.format == shadowpt.Hopper {
@@ -84,7 +86,7 @@ func TestTablesThatChangeWhileRead(t *testing.T) {
 					sp.s.Rebuild()
 				}
 				for range 100 {
-					if page, _, ok := p.cardWalk(sp, p.va(&p.rnd)); ok && page.Valid {
+					if page, ok := sp.card.walk(p.va(&p.rnd)); ok && page.Valid {
 						p.w.inside(page)
 					}
 				}
@@ -97,8 +99,8 @@ func TestTablesThatChangeWhileRead(t *testing.T) {
 func TestLinesOfAWrite(t *testing.T) {
 	const pages = 200
 	rapid.Check(t, func(t *rapid.T) {
-		w := newTwin(t, 1<<20)
-		tr := shadowpt.NewTracker(w, shadowpt.NewWork(shadowpt.Fermi, 0), pages*shadowpt.SmallPage, 0)
+		w := newTwin(t)
+		tr := shadowpt.NewTracker(w, shadowpt.NewWork(shadowpt.Fermi, 0, 0), pages*shadowpt.SmallPage, 0)
 		tables := make(map[uint64]bool)
 		for _, p := range rapid.SliceOfN(rapid.Uint64Range(0, pages-1), 1, 20).Draw(t, "tables") {
 			tr.Heed(p)
@@ -125,12 +127,11 @@ func TestLinesOfAWrite(t *testing.T) {
 // more, also if a trap had reported it before.
 func TestLastStore(t *testing.T) {
 	const table = shadowpt.SmallTableSize
-	w := newTwin(t, 1<<20)
+	w := newTwin(t)
 	put(w.vram, 0, shadowpt.PDE{Small: small(table)}.Encode())
-	work := shadowpt.NewWork(shadowpt.Fermi, 1<<62)
+	work := shadowpt.NewWork(shadowpt.Fermi, 1<<62, 1<<62)
 	tr := shadowpt.NewTracker(w, work, twinVRAM, 1<<40)
-	s, ok := shadowpt.NewShadow(w, w, work, shadowpt.Space{Limit: shadowpt.VASize - 1})
-	require.True(t, ok)
+	s, _ := newShadow(t, w, work)
 	tr.Follow(s)
 	tr.Untrapped(table, shadowpt.SmallPage, true)
 	tr.Wrote(table, 2*shadowpt.SmallPage)
@@ -151,13 +152,12 @@ func TestLastStore(t *testing.T) {
 // through an entry that was removed.
 func TestRemovedEntryIsUsed(t *testing.T) {
 	const table, written = shadowpt.SmallTableSize, shadowpt.SmallTableSize + shadowpt.SmallPage
-	w := newTwin(t, 1<<20)
+	w := newTwin(t)
 	put(w.vram, 0, shadowpt.PDE{Small: small(table)}.Encode())
 	put(w.vram, table, shadowpt.PTE{Valid: true, Addr: written}.Encode())
-	work := shadowpt.NewWork(shadowpt.Fermi, 1<<62)
+	work := shadowpt.NewWork(shadowpt.Fermi, 1<<62, 1<<62)
 	tr := shadowpt.NewTracker(w, work, twinVRAM, 1<<40)
-	s, ok := shadowpt.NewShadow(w, w, work, shadowpt.Space{Limit: shadowpt.VASize - 1})
-	require.True(t, ok)
+	s, _ := newShadow(t, w, work)
 	tr.Follow(s)
 	put(w.vram, table, 0)
 	tr.Wrote(table, 8)

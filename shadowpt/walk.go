@@ -55,7 +55,7 @@ func (f *Format) Walk(m Memory, s Space, va uint64) (p Page, reason Reason, ok b
 		if !table.Present {
 			continue
 		}
-		q, ok := m.Read64(table.Target, table.Addr+f.Pages[i].index(va)*8)
+		q, ok := m.Read64(table.Target, table.Addr+f.Pages[i].Index(va)*8)
 		if !ok {
 			continue
 		}
@@ -82,7 +82,7 @@ func (f *Format) entry(m Memory, s Space, va uint64) (pde PDE, l *Level, ok bool
 		l = &f.Dirs[i]
 		var w Words
 		for k := range w[:l.Words] {
-			if w[k], ok = m.Read64(table.Target, table.Addr+(l.index(va)*uint64(l.Words)+uint64(k))*8); !ok {
+			if w[k], ok = m.Read64(table.Target, table.Addr+(l.Index(va)*uint64(l.Words)+uint64(k))*8); !ok {
 				return PDE{}, l, false
 			}
 		}

@@ -1,10 +1,6 @@
 package card
 
-import (
-	"errors"
-
-	"github.com/umbra-gpu/umbra/shadowpt"
-)
+import "errors"
 
 // GPU is a card with memory, address spaces and channels. It is what the aggregator drives.
 // Package driver makes one of a card with [Registers]; a card behind a driver of the host
@@ -55,7 +51,8 @@ type Memory interface {
 	ScrubVRAM(addr, n uint64) error
 }
 
-// Run is a range of VRAM, in whole pages.
+// Run is a range of VRAM, in whole pages. What an address means is the card's business, up to 58 bits: one
+// whose memory is objects has the object in the upper bits.
 type Run struct{ Addr, Size uint64 }
 
 // MaxShares is the most guests that a card tells apart.
@@ -69,35 +66,27 @@ type ShareConfig struct {
 	Tables     uint64 // bytes of memory for page tables
 }
 
-// Errors of shares.
-var (
-	// ErrChannels says that a guest has all the channels that it may have, or that the card
-	// has no more.
-	ErrChannels = errors.New("no channel left")
-	// ErrTables says that there is no memory left for a channel or its tables.
-	ErrTables = errors.New("no memory left for page tables")
-)
+// ErrChannels says that a guest has all the channels that it may have, or that the card has no more.
+var ErrChannels = errors.New("no channel left")
 
-// Share is one guest's part of a GPU: page tables and channels. The addresses of tables are
-// the card's own and mean nothing to the caller, except that a table's pages follow one
-// another.
+// Share is one guest's part of a GPU: address spaces and channels.
 type Share interface {
-	shadowpt.Card
+	// NewSpace makes an empty address space.
+	NewSpace() (Space, error)
 	// NewChannel makes a channel that is stopped, and cannot run before the next Commit.
 	// Its events go to ev.
 	NewChannel(ChannelConfig, ChannelEvents) (Channel, error)
 	// Commit lets the card run the new channels that are enabled. It returns false if that
 	// took too long.
 	Commit() bool
-	// Invalidate makes the card drop its translations of the directories, which may be none.
-	// It returns when every access that was under way has ended, or false if that took too
-	// long.
-	Invalidate(dirs ...uint64) bool
+	// Invalidate makes the card drop its translations of the spaces, which may be none. It returns
+	// when every access that was under way has ended, or false if that took too long.
+	Invalidate(spaces ...Space) bool
 	// Memory is all of the share's VRAM, and Tables the part that page tables may take at the
-	// moment. A card that has neither returns none.
+	// moment. A card without such memory returns none.
 	Memory() []Run
 	Tables() []Run
-	// Close frees the share. Its channels and tables must have been freed, unless it is lost:
+	// Close frees the share. Its channels and spaces must have been freed, unless it is lost:
 	// then the card may still use its memory, which is not given to anybody else.
 	Close(lost bool)
 }
@@ -123,7 +112,7 @@ type State struct {
 
 // ChannelConfig describes a channel.
 type ChannelConfig struct {
-	Dir      uint64 // its address space: a directory of the same Share
+	Space    Space  // of the same Share
 	Limit    uint64 // last address of the space
 	Engine   Engine // that it works on; NoEngine if its commands choose one, as on a GF100
 	Ring     Ring
@@ -158,7 +147,7 @@ type Channel interface {
 	// Unbind takes a channel out of the card's tables that is not Running.
 	Unbind()
 	// Free gives its memory and its number back. Unless the channel was never enabled or
-	// others still use its directory, the card must have completed an invalidate of that
+	// others still use its space, the card must have completed an invalidate of that
 	// since Unbind.
 	Free()
 }

@@ -17,9 +17,9 @@ type Face interface {
 // Description is what a card needs to know of a channel. Addresses in it are the guest's.
 type Description struct {
 	// Space is the guest's tables, of which the channel uses a shadow. With Given, the mapping is
-	// the card's directory at Given already, and Space only names it.
+	// there already, and Space only names it.
 	Space shadowpt.Space
-	Given uint64
+	Given card.Space
 
 	Engine   card.Engine // see card.ChannelConfig
 	Ring     card.Ring
@@ -51,13 +51,13 @@ func (c *Channels) Open(id uint32) *Channel {
 	}
 	ch := &Channel{ID: id, Place: d.Place, of: c, key: shadow.Key{Dir: d.Space.Dir, Target: d.Space.Target}, structures: d.Structures}
 	cfg := card.ChannelConfig{
-		Dir: d.Given, Limit: d.Space.Limit, Engine: d.Engine, Ring: d.Ring, State: d.State,
+		Space: d.Given, Limit: d.Space.Limit, Engine: d.Engine, Ring: d.Ring, State: d.State,
 		Progress: d.Progress, Put: c.cfg.Gate.First(d.Put, d.State.GPGet),
 	}
 	ok = c.withinQuota()
-	if ok && d.Given == 0 {
+	if ok && d.Given == nil {
 		if ch.space = c.cfg.Shadows.Enter(d.Space); ch.space != nil {
-			cfg.Dir = ch.space.Dir()
+			cfg.Space = ch.space.Card()
 		} else {
 			ok = false
 		}

@@ -29,17 +29,17 @@ type channel struct {
 // NewChannel implements card.Share.
 func (s *share) NewChannel(c card.ChannelConfig, ev card.ChannelEvents) (card.Channel, error) {
 	d := s.driver
-	inst, ok := s.AllocTable(gf100.InstanceSize)
+	inst, ok := s.take(gf100.InstanceSize)
 	if !ok {
 		return nil, card.ErrTables
 	}
 	ch := &channel{driver: d, share: s, ev: ev, inst: inst}
 	if !d.takeNumber(ch, c.Prefer) {
-		s.FreeTable(inst, gf100.InstanceSize)
+		s.giveBack(inst, gf100.InstanceSize)
 		return nil, card.ErrChannels
 	}
 	d.WriteVRAM(ch.userd(), newUSERD(&c))
-	d.WriteVRAM(inst, ch.instance(&c))
+	d.WriteVRAM(inst, ch.instance(&c, c.Space.(*space).root.addr))
 	d.wr(ch.reg(regChannelInst), instanceBound|uint32(inst>>12))
 	d.meter.add(ch, &c)
 	d.table.Lock()
@@ -64,7 +64,7 @@ func (s *share) Commit() bool {
 // instance makes the channel's instance block. Fields that are not named here are zero: the
 // channel begins at a GPFIFO entry, reads GP_PUT from USERD, and the card keeps engine
 // contexts of its own.
-func (ch *channel) instance(c *card.ChannelConfig) []byte {
+func (ch *channel) instance(c *card.ChannelConfig, dir uint64) []byte {
 	b := make([]byte, gf100.InstanceSize)
 	for _, f := range []struct {
 		gf100.Word
@@ -74,7 +74,7 @@ func (ch *channel) instance(c *card.ChannelConfig) []byte {
 		{gf100.InstSignature, gf100.InstanceSignature},
 		{gf100.InstGPGet, uint64(c.State.GPGet)}, {gf100.InstRef, uint64(c.State.Ref)},
 		{gf100.InstGPBaseLo, c.Ring.Base >> 3}, {gf100.InstGPBaseHi, c.Ring.Base >> 32}, {gf100.InstGPLimit2, uint64(c.Ring.Log2)},
-		{gf100.InstPDBLo, c.Dir >> 12}, {gf100.InstPDBHi, c.Dir >> 32}, {gf100.InstPDBTarget, uint64(shadowpt.VRAM)},
+		{gf100.InstPDBLo, dir >> 12}, {gf100.InstPDBHi, dir >> 32}, {gf100.InstPDBTarget, uint64(shadowpt.VRAM)},
 		{gf100.InstLimitLo, c.Limit >> 12}, {gf100.InstLimitHi, c.Limit >> 32},
 		{gf100.InstTokenLo, c.State.Token}, {gf100.InstTokenHi, c.State.Token >> 32},
 		{gf100.InstOwner, uint64(ch.share.cfg.Number)}, {gf100.InstKeep, uint64(ch.share.cfg.Channels)},
@@ -186,7 +186,7 @@ func (ch *channel) Free() {
 	d.meter.remove(ch)
 	d.WriteVRAM(ch.userd(), make([]byte, gf100.USERDSize))
 	d.WriteVRAM(ch.inst, make([]byte, gf100.InstanceSize))
-	ch.share.FreeTable(ch.inst, gf100.InstanceSize)
+	ch.share.giveBack(ch.inst, gf100.InstanceSize)
 	d.table.Lock()
 	defer d.table.Unlock()
 	d.channels[ch.id] = nil

@@ -1,6 +1,6 @@
 // Package driver makes a [card.GPU] of a card with registers. It does what a driver of the
-// card does: it brings the card up, and owns the instance blocks, the runlists, the memory
-// of page tables and USERD.
+// card does: it brings the card up, and owns the instance blocks, the runlists, the page
+// tables and USERD.
 //
 // # Goroutines
 //
@@ -16,7 +16,7 @@
 //  4. coalescer.mu and Driver.writes: for a moment, never while waiting for the card. meter.mu:
 //     for a few register reads for each channel that has work.
 //
-// A Share belongs to one goroutine at a time. The methods of a Channel may be called from
+// A Share with its Spaces belongs to one goroutine at a time. The methods of a Channel may be called from
 // any, except Stop, Unbind and Free.
 package driver
 

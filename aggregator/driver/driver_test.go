@@ -85,7 +85,7 @@ func TestChannelsAreGuaranteed(t *testing.T) {
 		greedy, late, last := newShare(t, d, 0, 4), newShare(t, d, 1, promised), newShare(t, d, 2, 3)
 		fill := func(s *share) (n int) {
 			for ; ; n++ {
-				if _, err := s.NewChannel(card.ChannelConfig{}, nil); err != nil {
+				if _, err := s.NewChannel(card.ChannelConfig{Space: spaceAt(0)}, nil); err != nil {
 					require.ErrorIs(t, err, card.ErrChannels)
 					return n
 				}
@@ -156,8 +156,10 @@ func TestNewChannel(t *testing.T) {
 	f := fakecard.New(8 << 20)
 	d := newDriver(t, f, Options{})
 	s, other := newShare(t, d, 5, 1), newShare(t, d, 6, 1)
+	sp, err := s.NewSpace()
+	require.NoError(t, err)
 	c := card.ChannelConfig{
-		Dir: 0x123456000, Limit: 0x3fffffffff, Ring: card.Ring{Base: 0x9876543210, Log2: 9}, State: card.State{GPGet: 3, Ref: 4, Token: 5 << 40},
+		Space: sp, Limit: 0x3fffffffff, Ring: card.Ring{Base: 0x9876543210, Log2: 9}, State: card.State{GPGet: 3, Ref: 4, Token: 5 << 40},
 		Progress: card.Progress{Get: 6 << 33, TopLevelGet: 7 << 33, Ref: 8, GPGet: 9}, Put: 10, Prefer: 77,
 	}
 	made, err := s.NewChannel(c, nil)
@@ -171,7 +173,7 @@ func TestNewChannel(t *testing.T) {
 	b := f.Bytes[ch.inst:][:gf100.InstanceSize]
 	dir, _, limit := gf100.InstanceSpace(b)
 	userd, _ := gf100.InstanceUSERD(b)
-	require.Equal(t, []uint64{c.Dir, c.Limit, ch.USERD().Addr}, []uint64{dir, limit, userd})
+	require.Equal(t, []uint64{sp.(*space).root.addr, c.Limit, ch.USERD().Addr}, []uint64{dir, limit, userd})
 	require.Equal(t, []uint32{0x76543210 >> 3, 0x98, 9, 5, gf100.Channels},
 		[]uint32{gf100.InstGPBaseLo.Get(b), gf100.InstGPBaseHi.Get(b), gf100.InstGPLimit2.Get(b), gf100.InstOwner.Get(b), gf100.InstKeep.Get(b)})
 

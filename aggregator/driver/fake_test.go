@@ -35,11 +35,14 @@ func newShare(t *testing.T, d *Driver, number, guaranteed int) *share {
 	return s.(*share)
 }
 
+// spaceAt is a space with its directory somewhere.
+func spaceAt(dir uint64) *space { return &space{root: &table{addr: dir}} }
+
 // running makes a channel that may run.
 func running(t *testing.T, s *share) (*channel, *recorder) {
 	t.Helper()
 	ev := &recorder{}
-	ch, err := s.NewChannel(card.ChannelConfig{Dir: s.runs[0].Addr}, ev)
+	ch, err := s.NewChannel(card.ChannelConfig{Space: spaceAt(s.runs[0].Addr)}, ev)
 	require.NoError(t, err)
 	require.True(t, s.Commit())
 	ch.Enable()

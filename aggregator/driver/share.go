@@ -83,19 +83,18 @@ func (s *share) Tables() (out []card.Run) {
 	return out
 }
 
-// AllocTable implements shadowpt.Card.
-func (s *share) AllocTable(n uint64) (uint64, bool) {
+// take takes memory of the share, all zero, in whole pages.
+func (s *share) take(n uint64) (addr uint64, ok bool) {
 	r, ok := s.free.Take(vram.WholePages(n), vram.PageSize)
 	return r.Addr, ok
 }
 
-// FreeTable implements shadowpt.Card.
-func (s *share) FreeTable(addr, n uint64) {
+// giveBack is the reverse of take. The caller has zeroed the memory.
+func (s *share) giveBack(addr, n uint64) {
 	s.free.Release(card.Run{Addr: addr, Size: vram.WholePages(n)})
 }
 
-// WriteTable implements shadowpt.Card.
-func (s *share) WriteTable(addr uint64, p []byte) { s.driver.WriteVRAM(addr, p) }
+func (s *share) write(addr uint64, p []byte) { s.driver.WriteVRAM(addr, p) }
 
 // takeNumber gives ch a number of the card, unless all that are free are guaranteed to other
 // shares. It takes number prefer if that is free.

@@ -39,13 +39,23 @@ func (d *Driver) await(reg, mask, want uint32) bool {
 	}
 }
 
-// Invalidate implements card.Share. Translations through other directories stay cached. If
-// there is none to name it names memory of the share that is no directory.
-func (s *share) Invalidate(dirs ...uint64) bool {
-	if len(dirs) == 0 {
-		dirs = []uint64{s.runs[0].Addr}
+// Invalidate implements card.Share. Translations of other spaces stay cached. If there is none to name
+// it names memory of the share that is no directory.
+func (s *share) Invalidate(spaces ...card.Space) bool {
+	dirs := make([]uint64, 0, max(len(spaces), 1))
+	for _, sp := range spaces {
+		dirs = append(dirs, sp.(*space).root.addr)
 	}
-	return s.driver.invalidate(dirs)
+	if len(dirs) == 0 {
+		dirs = append(dirs, s.runs[0].Addr)
+	}
+	if !s.driver.invalidate(dirs) {
+		return false
+	}
+	for _, sp := range spaces {
+		sp.(*space).freeRetired()
+	}
+	return true
 }
 
 func (d *Driver) invalidate(dirs []uint64) bool {

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/tests/fakecard"
 )
@@ -91,11 +92,11 @@ func TestInvalidateNamesDirectories(t *testing.T) {
 		{[]uint32{5, 6, 7, 8}, []uint32{0}, one | gf100.InvalidateAllDirs},
 	} {
 		f.Forget()
-		var dirs []uint64
+		var spaces []card.Space
 		for _, dir := range c.dirs {
-			dirs = append(dirs, uint64(dir)<<12)
+			spaces = append(spaces, spaceAt(uint64(dir)<<12))
 		}
-		require.True(t, s.Invalidate(dirs...))
+		require.True(t, s.Invalidate(spaces...))
 		var want []fakecard.Write
 		for _, pdb := range c.pdbs {
 			want = append(want, fakecard.Write{Reg: regInvalidatePDB, V: pdb << 4}, fakecard.Write{Reg: regInvalidate, V: c.command})

@@ -4,6 +4,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
@@ -11,7 +12,6 @@ import (
 // and yields after each slice of work so that other guests can run.
 type meter struct {
 	guest Guest
-	card  shadowpt.Card
 	work  uint64        // in the unit below, since the guest was added
 	next  uint64        // work at which the slice ends
 	away  time.Duration // time given to others
@@ -21,10 +21,12 @@ type meter struct {
 // counted by what is done, not by time: times vary, and neighbours would lengthen them. Examining one
 // entry costs one unit.
 const (
-	bytesPerUnit   = 8   // of tables compared, read or written
+	bytesPerUnit   = 8   // of tables compared or read
 	perLook        = 128 // least cost of looking at a page
 	perChange      = 16  // for an entry that changed
 	perTranslation = 128 // for translating an entry
+	perPage        = 1   // for a page of a change that the card gets
+	perCardChange  = 16  // for the change
 
 	slice = 64 << 10
 )
@@ -74,14 +76,16 @@ func (m *meter) Translate(target shadowpt.Target, addr, n uint64, write bool) (u
 	return m.guest.Translate(target, addr, n, write)
 }
 
-// AllocTable implements shadowpt.Card.
-func (m *meter) AllocTable(n uint64) (uint64, bool) { return m.card.AllocTable(n) }
+// metered is a space of the card, for the shadow builder.
+type metered struct {
+	card.Space
+	meter *meter
+}
 
-// FreeTable implements shadowpt.Card.
-func (m *meter) FreeTable(addr, n uint64) { m.card.FreeTable(addr, n) }
-
-// WriteTable implements shadowpt.Card.
-func (m *meter) WriteTable(addr uint64, p []byte) {
-	m.spend(uint64(len(p)) / bytesPerUnit)
-	m.card.WriteTable(addr, p)
+// Apply implements shadowpt.Card.
+func (m metered) Apply(list []card.Change) (done int, err error) {
+	for i := range list {
+		m.meter.spend(perCardChange + perPage*list[i].Pages())
+	}
+	return m.Space.Apply(list)
 }

@@ -18,6 +18,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
@@ -28,10 +29,10 @@ type Guest interface {
 	Urgent() bool
 }
 
-// Card keeps shadows. It is a part of card.Share.
+// Card has the spaces that are shadows. It is a part of card.Share.
 type Card interface {
-	shadowpt.Card
-	Invalidate(dirs ...uint64) bool
+	NewSpace() (card.Space, error)
+	Invalidate(spaces ...card.Space) bool
 }
 
 // Config bounds a guest's shadows.
@@ -79,10 +80,10 @@ type Span struct {
 func (s Span) empty() bool { return s.From == s.To }
 
 // New returns the shadows of a guest that has no channels yet.
-func New(cfg Config, guest Guest, card Card, stats *Stats) *Shadows {
+func New(cfg Config, guest Guest, c Card, stats *Stats) *Shadows {
 	sh := &Shadows{
-		cfg: cfg, card: card, stats: stats, spaces: make(map[Key]*Space), work: shadowpt.NewWork(shadowpt.Fermi, 0),
-		meter: meter{guest: guest, card: card}, following: cfg.Policy.Scan == shadowpt.ScanIncremental,
+		cfg: cfg, card: c, stats: stats, spaces: make(map[Key]*Space), work: shadowpt.NewWork(shadowpt.Fermi, 0, 4*cfg.Tables),
+		meter: meter{guest: guest}, following: cfg.Policy.Scan == shadowpt.ScanIncremental,
 		state: ShadowsState{Policy: cfg.Policy},
 	}
 	sh.tracker = shadowpt.NewTracker(&sh.meter, sh.work, cfg.VRAM, 2*cfg.Tables)

@@ -86,8 +86,8 @@ func (sh *Shadows) build(sp *Space, lost bool) {
 	}
 }
 
-// timed runs f on shadows and counts its cost, without the time given to others. If any shadow was
-// written, the card must invalidate.
+// timed runs f on shadows and counts its cost, without the time given to others. If anything
+// changed for the card, it must invalidate.
 func (sh *Shadows) timed(lost bool, f func()) {
 	begin, away := time.Now(), sh.meter.away
 	before := sh.work.Counts
@@ -100,6 +100,7 @@ func (sh *Shadows) timed(lost bool, f func()) {
 	}
 	foreign.Add(now.Foreign - before.Foreign)
 	s.ForeignTables.Add(now.Unread - before.Unread)
+	s.RefusedChanges.Add(now.Refused - before.Refused)
 	s.TablesOverQuota.Add(now.NoRoom - before.NoRoom + now.Cut - before.Cut)
 	s.EntriesExamined.Add(now.Examined - before.Examined)
 	s.EntriesChanged.Add(now.Changed - before.Changed)
@@ -109,7 +110,7 @@ func (sh *Shadows) timed(lost bool, f func()) {
 	end := time.Now()
 	s.ShadowTime.Add(int64(end.Sub(begin) - (sh.meter.away - away)))
 	sh.meter.spend(now.Examined - before.Examined + perChange*(now.Changed-before.Changed))
-	work := sh.meter.work - s.TableWork.Load() // includes tables cleared since the last call
+	work := sh.meter.work - s.TableWork.Load()
 	s.TableWork.Add(work)
 	sh.Charge(end, float64(work))
 }

@@ -49,7 +49,7 @@ var rooms = []room{
 		"aggregator/card", "aggregator/channels", "aggregator/driver/structs", "aggregator/memory", "aggregator/report", "aggregator/shadow",
 		"aggregator/window", "devmodel", "shadowpt", "mmio",
 	}, nil, "a face declares what it needs of the guest that it shows"},
-	{"aggregator/shadow", []string{"shadowpt"}, nil, "shadows know tables, not who changed them"},
+	{"aggregator/shadow", []string{"aggregator/card", "shadowpt"}, nil, "shadows know tables, not who changed them"},
 	{"aggregator/window", []string{"aggregator/aperture", "aggregator/card", "aggregator/memory", "shadowpt"}, nil, "views of memory know no channels"},
 	{"aggregator/memory", []string{"aggregator/card", "aggregator/dma", "aggregator/vram", "shadowpt"}, nil, "memory knows addresses, not their use"},
 	{"aggregator/report", []string{"aggregator/card", "aggregator/fault"}, nil, "reports know the receiver that they declare"},

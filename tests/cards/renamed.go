@@ -1,10 +1,9 @@
-// Package cards has two cards for tests. They show that the aggregator needs no more of a card than
+// Package cards has cards for tests. They show that the aggregator needs no more of a card than
 // the interfaces of package card: [Plain] has registers and nothing that is optional; [Renamed] has
-// no registers, and its own names for everything.
+// no registers, and its own names for everything; [Spaces] has no page tables.
 package cards
 
 import (
-	"encoding/binary"
 	"errors"
 	"slices"
 	"sync/atomic"
@@ -12,18 +11,15 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/aggregator/driver"
-	"github.com/umbra-gpu/umbra/aggregator/vram"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
 // Addresses of a Renamed. VRAM is in banks with gaps between, so that most guests get several runs.
-// Page tables have addresses where there is no VRAM, each only once.
 const (
 	bankSize   = 13<<20 + shadowpt.BigPage
 	bankStride = 16 << 20
 	firstBank  = 0x3_4560_0000
-	firstTable = 0xc1_2345_7000
 )
 
 // renumber converts between the numbers of a Renamed's channels and the software card's.
@@ -38,14 +34,13 @@ func fromBank(addr, n uint64) (at uint64, ok bool) {
 	return (addr-firstBank)/bankStride*bankSize + off, addr >= firstBank && n <= bankSize && off <= bankSize-n
 }
 
-// Renamed is the software card as a card.GPU whose addresses and numbers are its own. It shows no USERD
-// and no memory of tables, and keeps no state of a channel that was freed. It has no meter and no
+// Renamed is the software card as a card.GPU whose addresses and numbers are its own. It has spaces as
+// [Spaces] has them, shows no USERD and no memory of tables, and keeps no state of a channel that was freed. It has no meter and no
 // relocator, and does not tell whom an engine serves.
 type Renamed struct {
 	card.GPU
-	card      *soft.Card
-	nextTable atomic.Uint64
-	channels  [gf100.Channels]atomic.Pointer[channel] // by the software card's number
+	card     *soft.Card
+	channels [gf100.Channels]atomic.Pointer[channel] // by the software card's number
 }
 
 var _ card.GPU = (*Renamed)(nil)
@@ -53,7 +48,6 @@ var _ card.GPU = (*Renamed)(nil)
 // NewRenamed makes a software card and its Renamed. The caller closes both, the Renamed first.
 func NewRenamed(cfg soft.Config, o driver.Options) (r *Renamed, c *soft.Card, err error) {
 	r = new(Renamed)
-	r.nextTable.Store(firstTable)
 	if to := cfg.Watch; to != nil {
 		cfg.Watch = func(id uint32, t shadowpt.Target, addr uint64, n int, write bool) {
 			if t != shadowpt.VRAM {
@@ -154,78 +148,25 @@ func (r *Renamed) Preempt(channels ...card.Channel) bool {
 
 // NewShare implements card.GPU.
 func (r *Renamed) NewShare(c card.ShareConfig) (card.Share, error) {
-	inner, err := r.GPU.NewShare(c)
+	inner, err := (&spaces{room: c.Tables, translate: fromBank}).over(r.GPU, c)
 	if err != nil {
 		return nil, err
 	}
-	return &share{Share: inner, r: r, tables: make(map[uint64]uint64)}, nil
+	return &share{inner, r}, nil
 }
 
 // share is one guest's part of the card.
 type share struct {
-	card.Share
-	r      *Renamed
-	tables map[uint64]uint64 // the software card's address of each page of tables
-	dirs   []uint64
+	*spaces
+	r *Renamed
 }
 
 func (s *share) Memory() []card.Run { return nil }
 func (s *share) Tables() []card.Run { return nil }
 
-func (s *share) AllocTable(n uint64) (addr uint64, ok bool) {
-	inner, ok := s.Share.AllocTable(n)
-	if !ok {
-		return 0, false
-	}
-	n = vram.WholePages(n)
-	addr = s.r.nextTable.Add(n+vram.PageSize) - n
-	for off := uint64(0); off < n; off += vram.PageSize {
-		s.tables[addr+off] = inner + off
-	}
-	if n == shadowpt.DirSize {
-		s.dirs = append(s.dirs, addr)
-	}
-	return addr, true
-}
-
-func (s *share) FreeTable(addr, n uint64) {
-	s.Share.FreeTable(s.tables[addr], n)
-	for off := uint64(0); off < n; off += vram.PageSize {
-		delete(s.tables, addr+off)
-	}
-	s.dirs = slices.DeleteFunc(s.dirs, func(dir uint64) bool { return dir == addr })
-}
-
-// WriteTable converts the addresses in entries. An entry that names no VRAM is not present.
-func (s *share) WriteTable(addr uint64, p []byte) {
-	dir := slices.ContainsFunc(s.dirs, func(dir uint64) bool { return addr >= dir && addr-dir < shadowpt.DirSize })
-	out := make([]byte, 0, len(p))
-	for ; len(p) > 0; p = p[8:] {
-		q := binary.LittleEndian.Uint64(p)
-		if dir {
-			e := shadowpt.DecodePDE(q)
-			e.Big.Addr, e.Small.Addr = s.tables[e.Big.Addr], s.tables[e.Small.Addr]
-			q = e.Encode()
-		} else if e := shadowpt.DecodePTE(q); e.Valid && e.Target == shadowpt.VRAM {
-			e.Addr, e.Valid = fromBank(e.Addr, vram.PageSize)
-			q = e.Encode()
-		}
-		out = binary.LittleEndian.AppendUint64(out, q)
-	}
-	s.Share.WriteTable(s.tables[addr&^(vram.PageSize-1)]+addr%vram.PageSize, out)
-}
-
-func (s *share) Invalidate(dirs ...uint64) bool {
-	inner := make([]uint64, len(dirs))
-	for i, dir := range dirs {
-		inner[i] = s.tables[dir]
-	}
-	return s.Share.Invalidate(inner...)
-}
-
 func (s *share) NewChannel(c card.ChannelConfig, ev card.ChannelEvents) (card.Channel, error) {
-	c.Dir, c.Prefer, c.State.Token = s.tables[c.Dir], renumber(c.Prefer), 0
-	inner, err := s.Share.NewChannel(c, ev)
+	c.Prefer, c.State.Token = renumber(c.Prefer), 0
+	inner, err := s.spaces.NewChannel(c, ev)
 	if err != nil {
 		return nil, err
 	}
@@ -253,5 +194,5 @@ func (ch *channel) State() card.State {
 // its USERD and, for reads, its tables.
 func (ch *channel) hides(addr uint64, write bool) bool {
 	in := func(r card.Run) bool { return addr >= r.Addr && addr-r.Addr < r.Size }
-	return in(ch.Channel.USERD()) || !write && slices.ContainsFunc(ch.share.Share.Memory(), in)
+	return in(ch.Channel.USERD()) || !write && slices.ContainsFunc(ch.share.spaces.Memory(), in)
 }

@@ -136,19 +136,16 @@ func TestFaultTrigger(t *testing.T) {
 // its own translations in the card. With FlushAll it drops its neighbour's too.
 func TestInvalidatesKeepOthersTranslations(t *testing.T) {
 	for _, all := range []bool{false, true} {
-		s, gs, chs := couple(t, soft.Config{FlushAll: all})
-		// A scan of everything makes the card forget each time.
-		every := shadowpt.Policy{Sync: shadowpt.SyncFlush, Scan: shadowpt.ScanFull}
-		s.GPUs[0].Guest.SetShadow(every)
+		s, _, chs := couple(t, soft.Config{FlushAll: all})
+		s.GPUs[0].Guest.SetShadow(shadowpt.Policy{Sync: shadowpt.SyncFlush, Scan: shadowpt.ScanFull})
 		copies(t, chs[1])
 		if !all { // an invalidate without translations flushes nothing
 			require.NoError(t, chs[0].Close())
 		}
 		flushes := s.Card.Stats().TLBFlushes.Load()
 		const n = 20
-		for range n {
-			require.NoError(t, gs[0].Raw().Invalidate(0, 3))
-			require.Eventually(t, func() bool { return gs[0].Raw().Reg(0x100c80)>>15&1 != 0 }, wait, tick/100)
+		for i := range uint64(n) {
+			require.NoError(t, chs[0].Space.MapAddr(fifoDst+16<<20, shadowpt.VRAM, i*shadowpt.SmallPage, shadowpt.SmallPage, guest.Small))
 			copies(t, chs[1])
 		}
 		forgotten := s.Card.Stats().TLBFlushes.Load() - flushes

@@ -62,7 +62,7 @@ func (m *Machine) Alloc(p Place) (*Buffer, error) {
 		target, addr = shadowpt.SystemCoherent, r.Addr-cardMemory+busAddress
 	}
 	b.mem = m.mem[b.offset:][:p.Size]
-	if err := m.space.set(p.VA, p.Size, p.page(), shadowpt.PTE{Valid: true, Target: target, Addr: addr, Kind: p.Kind}); err != nil {
+	if err := m.change(card.Change{VA: p.VA, Size: p.Size, Page: p.page(), Target: target, Addr: addr, Kind: p.Kind, Flags: shadowpt.Mapped}); err != nil {
 		return nil, errors.Join(err, m.Free(b))
 	}
 	m.mu.Lock()
@@ -88,7 +88,7 @@ func (m *Machine) Free(b *Buffer) error {
 	m.mu.Lock()
 	delete(m.buffers, b.VA)
 	m.mu.Unlock()
-	if err := m.space.set(b.VA, b.Size, b.page(), shadowpt.PTE{}); err != nil {
+	if err := m.change(card.Change{VA: b.VA, Size: b.Size, Page: b.page()}); err != nil {
 		return err
 	}
 	if b.InVRAM {
@@ -102,5 +102,16 @@ func (m *Machine) Free(b *Buffer) error {
 		return err
 	}
 	m.system.Release(card.Run{Addr: b.offset, Size: b.Size})
+	return nil
+}
+
+// change maps or unmaps, and returns when the card knows.
+func (m *Machine) change(c card.Change) error {
+	if _, err := m.space.Apply([]card.Change{c}); err != nil {
+		return err
+	}
+	if !m.share.Invalidate(m.space) {
+		return errors.New("the card did not complete an invalidate")
+	}
 	return nil
 }

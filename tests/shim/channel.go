@@ -15,6 +15,8 @@ import (
 // Each channel has a page of ring, a page with the words that end a submission, and a page
 // with the fence that those release. They are at the end of the address space.
 const (
+	addressBits = 40 // of an address space
+
 	ownPages  = 3 * 4096
 	ownFirst  = 1<<addressBits - 16*ownPages
 	ringLog2  = 9
@@ -49,7 +51,7 @@ func (m *Machine) NewChannel() (*Channel, error) {
 		return nil, err
 	}
 	c.ch, err = m.share.NewChannel(card.ChannelConfig{
-		Dir: m.space.dir, Limit: 1<<addressBits - 1, Ring: card.Ring{Base: c.own.VA, Log2: ringLog2},
+		Space: m.space, Limit: 1<<addressBits - 1, Ring: card.Ring{Base: c.own.VA, Log2: ringLog2},
 	}, events{c})
 	if err != nil {
 		return nil, err

@@ -49,7 +49,7 @@ type Machine struct {
 	card  *soft.Card
 	gpu   *driver.Driver
 	share card.Share
-	space *space
+	space card.Space
 
 	mu       sync.Mutex            // guards buffers: the card may read them while the program frees others
 	buffers  map[uint64]*Buffer    // by address
@@ -94,7 +94,7 @@ func NewMachine(cfg Config) (m *Machine, err error) {
 	if m.share, err = m.gpu.NewShare(card.ShareConfig{Channels: 16, Guaranteed: 16, Tables: tableMemory}); err != nil {
 		return m, err
 	}
-	if m.space, err = newSpace(m.share); err != nil {
+	if m.space, err = m.share.NewSpace(); err != nil {
 		return m, err
 	}
 	m.system.Release(card.Run{Addr: cardMemory, Size: systemMemory})

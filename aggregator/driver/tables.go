@@ -1,0 +1,283 @@
+package driver
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/aggregator/vram"
+	"github.com/umbra-gpu/umbra/shadowpt"
+)
+
+// space is an address space: tables in the card's memory. It belongs to the goroutine of its Share.
+type space struct {
+	memory tableMemory
+	format *shadowpt.Format
+	root   *table
+	// emptied are tables that may have no entries left, which leave their directory at the end of an
+	// Apply. retired are those that left: a walk may be inside until an invalidate.
+	emptied, retired []*table
+	words            [vram.PageSize]byte
+}
+
+// tableMemory is where tables lie.
+type tableMemory interface {
+	take(n uint64) (addr uint64, ok bool)
+	giveBack(addr, n uint64)
+	write(addr uint64, p []byte)
+}
+
+// table is one of the card's: a directory or a table of pages.
+type table struct {
+	addr    uint64
+	level   *shadowpt.Level
+	set     int    // entries
+	written uint64 // pages of the table, 64 at most, that may be nonzero
+
+	// Where it hangs: in entry at of a directory, as the table of part. up is nil of the root, and
+	// of a table that was retired.
+	up       *table
+	at, part int
+
+	kids [2][]*table // of a directory, by part
+}
+
+// Parts of an entry of the last directory. A directory's table of the next level is in the second.
+const (
+	bigPages   = 0
+	smallPages = 1
+)
+
+const pageWords = vram.PageSize / 8
+
+// NewSpace implements card.Share.
+func (s *share) NewSpace() (card.Space, error) {
+	if sp := newSpace(s, shadowpt.Fermi); sp != nil {
+		return sp, nil
+	}
+	return nil, card.ErrTables
+}
+
+// newSpace returns an empty space, nil if there is no memory for it.
+func newSpace(m tableMemory, f *shadowpt.Format) *space {
+	s := &space{memory: m, format: f}
+	s.root = s.newTable(&f.Dirs[0])
+	if s.root == nil {
+		return nil
+	}
+	return s
+}
+
+func (s *space) newTable(l *shadowpt.Level) *table {
+	addr, ok := s.memory.take(l.Size())
+	if !ok {
+		return nil
+	}
+	return &table{addr: addr, level: l}
+}
+
+// Apply implements card.Space.
+func (s *space) Apply(list []card.Change) (done int, err error) {
+	defer s.retireEmpty()
+	for i := range list {
+		c := &list[i]
+		if err := s.apply(c); err != nil {
+			if c.Flags&shadowpt.Over != 0 {
+				err = errors.Join(err, s.apply(&card.Change{VA: c.VA, Size: c.Size, Page: c.Page}))
+			}
+			return i, err
+		}
+	}
+	return len(list), nil
+}
+
+func (s *space) apply(c *card.Change) error {
+	depth, part, err := s.entries(c)
+	if err != nil {
+		return err
+	}
+	if !c.Unmaps() {
+		for va := c.VA; va < c.VA+c.Size; {
+			t := s.reach(va, depth, part)
+			if t == nil {
+				return card.ErrTables
+			}
+			va = t.end(va)
+		}
+	}
+	pte := c.PTE()
+	word, step, sparse := uint64(0), uint64(0), c.Flags&shadowpt.Sparse != 0
+	if depth == len(s.format.Dirs) || !sparse {
+		word = s.format.EncodePTE(pte)
+	}
+	if pte.Valid {
+		step = s.format.EncodePTE(shadowpt.PTE{Addr: c.Page})
+	}
+	for va := c.VA; va < c.VA+c.Size; {
+		t := s.find(va, depth, part)
+		if t == nil {
+			return errors.New("nothing is mapped there")
+		}
+		i, n := int(t.level.Index(va)), (min(t.end(va), c.VA+c.Size)-va)>>t.level.Shift
+		s.count(t, int(n), c)
+		if depth < len(s.format.Dirs) {
+			s.writeDir(t, i, int(n), word, step, sparse)
+		} else {
+			s.writePages(t, i, int(n), word, step)
+		}
+		word += n * step
+		va += n << t.level.Shift
+	}
+	return nil
+}
+
+// end is the first address after what the table covers around va.
+func (t *table) end(va uint64) uint64 {
+	span := t.level.Span() << t.level.Bits
+	return va&^(span-1) + span
+}
+
+// entries returns which tables have entries for pages of a change's size: directories of a level, or
+// tables of pages below the last one.
+func (s *space) entries(c *card.Change) (depth, part int, err error) {
+	f := s.format
+	sparse := c.Flags&shadowpt.Sparse != 0
+	switch {
+	case c.VA+c.Size > f.VASize():
+		return 0, 0, fmt.Errorf("the card's spaces end before %#x+%#x", c.VA, c.Size)
+	case c.Flags&shadowpt.Mapped != 0 && !f.Reaches(c.Addr+c.Size):
+		return 0, 0, fmt.Errorf("the card's tables name no memory at %#x+%#x", c.Addr, c.Size)
+	}
+	for part := range f.Pages {
+		if f.Pages[part].Span() == c.Page && !(sparse && !f.HasSparse()) {
+			return len(f.Dirs), part, nil
+		}
+	}
+	for depth := range f.Dirs {
+		if l := &f.Dirs[depth]; l.Span() == c.Page && (l.HasSparse() || !sparse) && (l.HasPages() || sparse || c.Unmaps()) {
+			return depth, smallPages, nil
+		}
+	}
+	return 0, 0, fmt.Errorf("%w of %d KiB, sparse %t", errPage, c.Page>>10, sparse)
+}
+
+var errPage = errors.New("the card has no pages")
+
+// find returns the table with the entry for va, nil if there is none.
+func (s *space) find(va uint64, depth, part int) *table {
+	t := s.root
+	for level := 1; level <= depth && t != nil; level++ {
+		t = t.kid(int(t.level.Index(va)), s.partOf(level, part))
+	}
+	return t
+}
+
+// partOf is the part of an entry that names a table at a depth.
+func (s *space) partOf(depth, part int) int {
+	if depth < len(s.format.Dirs) {
+		return smallPages
+	}
+	return part
+}
+
+func (t *table) kid(i, part int) *table {
+	if t.kids[part] == nil {
+		return nil
+	}
+	return t.kids[part][i]
+}
+
+// reach is find, and allocates the tables that are missing. It returns nil if there is no memory.
+func (s *space) reach(va uint64, depth, part int) *table {
+	t := s.root
+	for level := 1; level <= depth; level++ {
+		i, part := int(t.level.Index(va)), s.partOf(level, part)
+		next := t.kid(i, part)
+		if next == nil {
+			l := &s.format.Pages[part]
+			if level < len(s.format.Dirs) {
+				l = &s.format.Dirs[level]
+			}
+			if next = s.newTable(l); next == nil {
+				return nil
+			}
+			next.up, next.at, next.part = t, i, part
+			if t.kids[part] == nil {
+				t.kids[part] = make([]*table, t.level.Entries())
+			}
+			if t.kids[part][i] = next; t.kid(i, 1-part) == nil {
+				t.set++
+			}
+			s.link(t, i)
+			s.emptied = append(s.emptied, next) // unless it gets pages
+		}
+		t = next
+	}
+	return t
+}
+
+// link writes an entry of a directory that names tables.
+func (s *space) link(t *table, i int) {
+	place := func(k *table) shadowpt.Table {
+		if k == nil {
+			return shadowpt.Table{}
+		}
+		return shadowpt.Table{Present: true, Target: shadowpt.VRAM, Addr: k.addr}
+	}
+	s.writeEntry(t, i, t.level.Encode(shadowpt.PDE{Big: place(t.kid(i, bigPages)), Small: place(t.kid(i, smallPages))}))
+}
+
+func (s *space) writeEntry(t *table, i int, w shadowpt.Words) {
+	b := s.words[:0]
+	for _, q := range w[:t.level.Words] {
+		b = binary.LittleEndian.AppendUint64(b, q)
+	}
+	s.put(t, uint64(i)*uint64(len(b)), b)
+}
+
+// put writes to a table, within one page of it.
+func (s *space) put(t *table, off uint64, b []byte) {
+	s.memory.write(t.addr+off, b)
+	t.written |= 1 << (off / vram.PageSize)
+}
+
+// count keeps how many entries a table has.
+func (s *space) count(t *table, n int, c *card.Change) {
+	switch {
+	case c.Unmaps():
+		if t.set -= n; t.set == 0 {
+			s.emptied = append(s.emptied, t)
+		}
+	case c.Flags&shadowpt.Over == 0:
+		t.set += n
+	}
+}
+
+// writePages writes n entries of a table of pages from i on.
+func (s *space) writePages(t *table, i, n int, word, step uint64) {
+	for n > 0 {
+		k := min(n, pageWords-i%pageWords)
+		b := s.words[:k*8]
+		for off := 0; off < len(b); off += 8 {
+			binary.LittleEndian.PutUint64(b[off:], word)
+			word += step
+		}
+		s.put(t, uint64(i)*8, b)
+		i, n = i+k, n-k
+	}
+}
+
+// writeDir writes n entries of a directory that are pages, or nothing. Tables that such an entry
+// names have no entries left.
+func (s *space) writeDir(t *table, i, n int, word, step uint64, sparse bool) {
+	for end := i + n; i < end; i++ {
+		for part := range t.kids {
+			if k := t.kid(i, part); k != nil {
+				s.detach(k)
+			}
+		}
+		s.writeEntry(t, i, t.level.Encode(shadowpt.PDE{Page: word, Sparse: sparse}))
+		word += step
+	}
+}
