@@ -12,6 +12,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/sched"
 	"github.com/umbra-gpu/umbra/devmodel/guest"
+	other "github.com/umbra-gpu/umbra/tests/cards"
 	"github.com/umbra-gpu/umbra/tests/rig"
 	"github.com/umbra-gpu/umbra/tests/scale"
 	"github.com/umbra-gpu/umbra/tests/testserver"
@@ -40,6 +41,9 @@ type server struct {
 
 // cards are one with a meter, and one that its driver meters.
 var cards = map[string]testserver.SharedConfig{"meter": {}, "no meter": testserver.OtherCards["plain registers"]}
+
+// spaces are cards whose address spaces are not tables of their driver.
+var spaces = map[string]testserver.SharedConfig{"own spaces": {GPU: other.Own}, "slow spaces": {GPU: other.Slow}}
 
 func newServer(t *testing.T, c testserver.SharedConfig, cfg sched.Config) *server {
 	t.Helper()

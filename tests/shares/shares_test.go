@@ -98,14 +98,18 @@ func TestSharesFollowWeights(t *testing.T) {
 		want    []float64
 	}{
 		{"meter", sched.Credit, []int{100, 100}, []float64{500, 500}},
-		{"meter", sched.Credit, []int{100, 300}, []float64{250, 750}},
-		{"meter", sched.Credit, []int{300, 100}, []float64{750, 250}},
+		{"own spaces", sched.Credit, []int{100, 300}, []float64{250, 750}},
+		{"slow spaces", sched.Credit, []int{300, 100}, []float64{750, 250}},
 		{"no meter", sched.Credit, []int{100, 300}, []float64{250, 750}},
 		{"meter", sched.FIFO, []int{100, 100}, nil},
 	} {
 		t.Run(c.card+" "+c.policy.String(), func(t *testing.T) {
 			measure := func() []float64 {
-				s := newServer(t, cards[c.card], sched.Default())
+				on, ok := cards[c.card]
+				if !ok {
+					on = spaces[c.card]
+				}
+				s := newServer(t, on, sched.Default())
 				clients := []*client{s.add("long", sched.NodeConfig{}), s.add("short", sched.NodeConfig{})}
 				got := contend(t, s, clients, lengths, func() {
 					require.NoError(t, s.Agg.SetSchedule(withPolicy(c.policy)))

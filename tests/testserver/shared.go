@@ -2,6 +2,7 @@ package testserver
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -24,13 +25,16 @@ type SharedConfig struct {
 	Plant func(*soft.Card) card.Registers
 	// Renamed has the guests see a cards.Renamed instead.
 	Renamed bool
-	Limits  aggregator.Options
-	Driver  driver.Options
+	// GPU puts another one before the card's driver.
+	GPU    func(card.GPU) card.GPU
+	Limits aggregator.Options
+	Driver driver.Options
 }
 
 // OtherCards are the cards of package cards. None has more than the interfaces of package
 // card demand.
 var OtherCards = map[string]SharedConfig{
+	"slow spaces":     {GPU: cards.Slow},
 	"plain registers": {Plant: func(c *soft.Card) card.Registers { return cards.Plain{Registers: c} }},
 	"other names":     {Renamed: true},
 }
@@ -45,7 +49,7 @@ type Shared struct {
 		LookVRAM(addr, n uint64, f func(at uint64, p []byte))
 	}
 	Agg *aggregator.Aggregator
-	// Driver drives the card for Agg, if Agg sees its registers.
+	// Driver drives the card for Agg, nil for a Renamed.
 	Driver *driver.Driver
 	GPUs   []*Endpoint
 
@@ -76,7 +80,11 @@ func NewSharedWith(cfg SharedConfig) (s *Shared, err error) {
 			front = cfg.Plant(s.Card)
 		}
 		s.Memory = s.Card
-		s.shared, err = serve.NewShared(front, serve.Native, opts, cfg.Limits, cfg.Driver)
+		if cfg.GPU == nil {
+			s.shared, err = serve.NewShared(front, serve.Native, opts, cfg.Limits, cfg.Driver)
+		} else if s.Driver, err = driver.New(front, cfg.Driver); err == nil {
+			s.shared, err = serve.ShareGPU(cfg.GPU(s.Driver), serve.Native, opts, cfg.Limits)
+		}
 	}
 	if err != nil {
 		if s.Card != nil {
@@ -84,7 +92,7 @@ func NewSharedWith(cfg SharedConfig) (s *Shared, err error) {
 		}
 		return nil, err
 	}
-	s.Agg, s.Driver = s.shared.Aggregator(), s.shared.Driver
+	s.Agg, s.Driver = s.shared.Aggregator(), cmp.Or(s.Driver, s.shared.Driver)
 	if s.dir, err = os.MkdirTemp("", "umbra-"); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}

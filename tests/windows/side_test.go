@@ -10,6 +10,7 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
+	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	carddriver "github.com/umbra-gpu/umbra/aggregator/driver"
 	"github.com/umbra-gpu/umbra/aggregator/passthrough"
@@ -17,6 +18,7 @@ import (
 	"github.com/umbra-gpu/umbra/devmodel"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
+	"github.com/umbra-gpu/umbra/tests/cards"
 	"github.com/umbra-gpu/umbra/tests/rig"
 )
 
@@ -80,21 +82,26 @@ var setups = map[string]func(t testing.TB, o offer) *side{
 		f := passthrough.New(c, o)
 		return open(t, &side{function: f, maps: f, stats: f.Stats()})
 	},
-	"virtual": func(t testing.TB, o offer) *side {
-		c, err := soft.New(soft.Config{VRAM: 4 * vramSize})
-		require.NoError(t, err)
-		agg := sharer(t, c)
-		v, err := serve.NewVirtual(agg, aggregator.GuestConfig{
-			Name: "a", VRAM: vramSize, Map: o.Map, MapLimits: o.Limits,
-		}, devmodel.Config{PCI: pci})
-		require.NoError(t, err)
-		t.Cleanup(func() {
-			require.NoError(t, v.Close())
-			require.NoError(t, agg.Close())
-			require.NoError(t, c.Close())
-		})
-		return open(t, &side{function: v.GPU, maps: v, stats: &v.Guest.Stats().Windows.Mapped})
-	},
+	"virtual":              func(t testing.TB, o offer) *side { return virtual(t, o, nil) },
+	"virtual, own spaces":  func(t testing.TB, o offer) *side { return virtual(t, o, cards.Own) },
+	"virtual, slow spaces": func(t testing.TB, o offer) *side { return virtual(t, o, cards.Slow) },
+}
+
+// virtual is a guest of a shared card, whose driver gpu may hide.
+func virtual(t testing.TB, o offer, gpu func(card.GPU) card.GPU) *side {
+	c, err := soft.New(soft.Config{VRAM: 4 * vramSize})
+	require.NoError(t, err)
+	agg := sharer(t, c, gpu)
+	v, err := serve.NewVirtual(agg, aggregator.GuestConfig{
+		Name: "a", VRAM: vramSize, Map: o.Map, MapLimits: o.Limits,
+	}, devmodel.Config{PCI: pci})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, v.Close())
+		require.NoError(t, agg.Close())
+		require.NoError(t, c.Close())
+	})
+	return open(t, &side{function: v.GPU, maps: v, stats: &v.Guest.Stats().Windows.Mapped})
 }
 
 // open attaches a client, which maps all that is offered.
@@ -207,11 +214,15 @@ func (s *side) peek(addr uint64, n int) []byte {
 }
 
 // sharer makes an aggregator of a card.
-func sharer(t testing.TB, c *soft.Card) *aggregator.Aggregator {
+func sharer(t testing.TB, c *soft.Card, gpu func(card.GPU) card.GPU) *aggregator.Aggregator {
 	t.Helper()
-	gpu, err := carddriver.New(c, carddriver.Options{})
+	d, err := carddriver.New(c, carddriver.Options{})
 	require.NoError(t, err)
-	agg, err := aggregator.New(gpu, aggregator.Options{})
+	seen := card.GPU(d)
+	if gpu != nil {
+		seen = gpu(d)
+	}
+	agg, err := aggregator.New(seen, aggregator.Options{})
 	require.NoError(t, err)
 	return agg
 }
