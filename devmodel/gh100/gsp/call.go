@@ -1,0 +1,183 @@
+package gsp
+
+import "fmt"
+
+// An element begins with a header of its own, and then that of the call.
+const (
+	elementChecksum = 0x20
+	elementSequence = 0x24
+	elementPages    = 0x28
+	elementHeader   = 0x30
+
+	maxElementPages = 16
+
+	callVersion   = elementHeader + 0x00
+	callSignature = elementHeader + 0x04
+	callLength    = elementHeader + 0x08 // from here on: header and payload
+	callFunction  = elementHeader + 0x0c
+	callResult    = elementHeader + 0x10
+	callPrivate   = elementHeader + 0x14
+	callSequence  = elementHeader + 0x18
+	callPayload   = elementHeader + callHeader
+	callHeader    = 0x20
+
+	// maxPayload is what one element carries.
+	maxPayload = maxElementPages*pageSize - callPayload
+
+	headerVersion = 0x03000000
+	signature     = 'C'<<24 | 'P'<<16 | 'R'<<8 | 'V'
+)
+
+// MaxCall bounds the payload of a call, in bytes. The longest that drivers send lists the pages of a
+// few MiB.
+const MaxCall = 1 << 20
+
+// fnContinue is the function of elements that continue a call.
+const fnContinue = 71
+
+// Call is a remote procedure call, or its reply: the payload of a call with the results filled in.
+type Call struct {
+	Function uint32
+	Result   uint32
+	Sequence uint32
+	Payload  []byte
+}
+
+// parse reads an element.
+func parse(m []byte) (c Call, err error) {
+	length := le.Uint32(m[callLength:])
+	switch {
+	case le.Uint32(m[callVersion:]) != headerVersion || le.Uint32(m[callSignature:]) != signature:
+		return c, fmt.Errorf("no call: version %#x, signature %#x", le.Uint32(m[callVersion:]), le.Uint32(m[callSignature:]))
+	case length < callHeader || uint64(length) > uint64(len(m)-elementHeader):
+		return c, fmt.Errorf("a call of %d bytes in an element of %d", length, len(m))
+	}
+	return Call{
+		Function: le.Uint32(m[callFunction:]), Result: le.Uint32(m[callResult:]), Sequence: le.Uint32(m[callSequence:]),
+		Payload: m[callPayload : elementHeader+length],
+	}, nil
+}
+
+// elements returns the elements that carry the call: a payload that does not fit one is continued.
+func (c *Call) elements() (list [][]byte) {
+	fn, rest := c.Function, c.Payload
+	for first := true; first || len(rest) > 0; first = false {
+		n := min(len(rest), maxPayload)
+		m := make([]byte, callPayload+n)
+		for _, f := range []struct {
+			at int
+			v  uint32
+		}{
+			{callVersion, headerVersion}, {callSignature, signature}, {callLength, uint32(callHeader + n)}, {callFunction, fn},
+			{callResult, c.Result}, {callPrivate, c.Result}, {callSequence, c.Sequence},
+		} {
+			le.PutUint32(m[f.at:], f.v)
+		}
+		copy(m[callPayload:], rest)
+		list, rest, fn = append(list, m), rest[n:], fnContinue
+	}
+	return list
+}
+
+// Calls assembles calls from elements and sends replies. A reply for which the guest leaves no room
+// is kept until there is some.
+type Calls struct {
+	q *Queues
+	CallsState
+}
+
+// CallsState is what is under way.
+type CallsState struct {
+	// Begun is the call of which parts are to come, nil if there is none.
+	Begun *Call `json:"begun"`
+	// Pending are elements that were not sent yet, oldest first.
+	Pending [][]byte `json:"pending"`
+	// Dropped counts events for which there was no room.
+	Dropped uint64 `json:"dropped"`
+}
+
+// maxPending bounds the elements that a guest which does not read leaves with us: more than the
+// replies to all commands that can lie in a queue of its own.
+const maxPending = 2 * elements
+
+// NewCalls returns what calls go through.
+func NewCalls(q *Queues) *Calls { return &Calls{q: q} }
+
+// whole is how long a function says that its payload is, in all parts.
+type whole func(function uint32, payload []byte) int
+
+// Next returns the next call that is complete, false if there is none yet. It takes no command while
+// replies wait for the guest.
+func (s *Calls) Next(size whole) (c Call, ok bool, err error) {
+	for s.flush() && err == nil {
+		var m []byte
+		if m, err = s.q.Receive(); m == nil || err != nil {
+			break
+		}
+		if c, err = parse(m); err != nil {
+			break
+		}
+		if ok, err = s.add(&c, size); ok {
+			return c, true, nil
+		}
+	}
+	if err != nil {
+		s.Begun = nil
+	}
+	return Call{}, false, err
+}
+
+// add continues the call that was begun, or begins one. It reports whether it is complete.
+func (s *Calls) add(c *Call, size whole) (complete bool, err error) {
+	if c.Function == fnContinue {
+		if s.Begun == nil {
+			return false, fmt.Errorf("a continuation of no call")
+		}
+		s.Begun.Payload = append(s.Begun.Payload, c.Payload...)
+		*c, s.Begun = *s.Begun, nil
+	} else if s.Begun != nil {
+		return false, fmt.Errorf("call %d within call %d", c.Function, s.Begun.Function)
+	}
+	switch n := size(c.Function, c.Payload); {
+	case n > MaxCall:
+		return false, fmt.Errorf("call %d of %d bytes: the most are %d", c.Function, n, MaxCall)
+	case n > len(c.Payload) && len(c.Payload)%maxPayload == 0 && len(c.Payload) > 0:
+		begun := *c
+		s.Begun = &begun
+		return false, nil
+	}
+	return true, nil
+}
+
+// Send sends a reply. Event is a message of our own accord, which is dropped if the guest does not read.
+func (s *Calls) Send(c Call) { s.Pending = append(s.Pending, c.elements()...); s.flush() }
+
+// Event sends a message of our own accord. It reports false if it was dropped, because the guest does
+// not read.
+func (s *Calls) Event(function uint32, payload []byte) bool {
+	c := Call{Function: function, Payload: payload}
+	if list := c.elements(); len(s.Pending)+len(list) <= maxPending {
+		s.Pending = append(s.Pending, list...)
+		s.flush()
+		return true
+	}
+	s.Dropped++
+	return false
+}
+
+// flush sends what is pending, and reports whether nothing is left. A status queue that cannot be
+// written loses it.
+func (s *Calls) flush() bool {
+	for len(s.Pending) > 0 {
+		sent, err := s.q.Send(s.Pending[0])
+		if err != nil {
+			s.Pending = nil
+			return true
+		}
+		if !sent {
+			return false
+		}
+		s.Pending = s.Pending[1:]
+	}
+	return true
+}
