@@ -1,0 +1,74 @@
+package gsp
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// twin is a naive tree of objects: a list, the oldest first.
+type twin []Object
+
+func (w twin) find(client, handle uint32) int {
+	return slices.IndexFunc(w, func(o Object) bool { return o.Client == client && o.Handle == handle })
+}
+
+func (w twin) status(o Object, most int) uint32 {
+	switch {
+	case w.find(o.Client, o.Handle) >= 0:
+		return duplicateHandle
+	case o.Client != o.Handle && w.find(o.Client, o.Client) < 0:
+		return invalidClient
+	case o.Client != o.Handle && w.find(o.Client, o.Parent) < 0:
+		return invalidParent
+	case len(w) >= most:
+		return noMemory
+	}
+	return ok
+}
+
+// remove removes an object and whose parents are gone.
+func (w *twin) remove(client, handle uint32) {
+	*w = slices.Delete(*w, w.find(client, handle), w.find(client, handle)+1)
+	for _, o := range slices.Clone(*w) {
+		if o.Client == client && o.Parent == handle && o.Handle != client {
+			w.remove(client, o.Handle)
+		}
+	}
+}
+
+// TestTree: the tree of objects is as its naive twin. What is removed goes after all that is below it.
+func TestTree(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const most = 12
+		w, tr := twin{}, tree{nodes: map[key]*node{}, most: most}
+		number := rapid.Uint32Range(1, 8)
+		for range rapid.IntRange(1, 80).Draw(t, "steps") {
+			o := Object{Client: number.Draw(t, "client") % 3, Handle: number.Draw(t, "handle"), Parent: number.Draw(t, "parent")}
+			n := tr.find(o.Client, o.Handle)
+			require.Equal(t, n != nil, w.find(o.Client, o.Handle) >= 0)
+			if n != nil && rapid.Bool().Draw(t, "remove") {
+				tr.remove(n, func(o *Object) {
+					for _, left := range tr.nodes {
+						require.False(t, left.parent != nil && left.Client == o.Client && left.Parent == o.Handle)
+					}
+				})
+				w.remove(o.Client, o.Handle)
+			} else if _, status := tr.add(o); status == ok {
+				require.EqualValues(t, ok, w.status(o, most))
+				w = append(w, o)
+			} else {
+				require.Equal(t, w.status(o, most), status)
+			}
+			list := twin{}
+			for _, n := range tr.all() {
+				list = append(list, n.Object)
+			}
+			require.Equal(t, w, list)
+			again := tree{nodes: map[key]*node{}, most: most}
+			require.NoError(t, again.load(list))
+		}
+	})
+}
