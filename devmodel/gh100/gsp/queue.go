@@ -40,6 +40,12 @@ type QueuesState struct {
 	Sequence         uint32   `json:"sequence"`
 }
 
+// valid reports whether a state can be one of queues.
+func (q *QueuesState) valid() bool {
+	size := uint64(len(q.Pages)) * pageSize
+	return q.Read < elements && q.Write < elements && uint64(q.Commands)+queueSize <= size && uint64(q.Status)+queueSize <= size
+}
+
 // OpenQueues takes a guest's queues into service.
 func OpenQueues(m Memory, a Arguments) (*Queues, error) {
 	list := make([]byte, a.Pages*8)

@@ -1,0 +1,212 @@
+package gsp
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// Config describes a card.
+type Config struct {
+	// VRAM is its memory in bytes with the reserved end, see [CheckVRAM].
+	VRAM uint64
+	// TPCs has for each cluster how many units it has, 32 at most.
+	TPCs []int
+	// Objects is how many objects a guest may have. An allocation over it is answered with "no memory".
+	Objects int
+	// Log takes a line for the operator.
+	Log func(format string, args ...any)
+}
+
+// GSP is that of one guest.
+type GSP struct {
+	cfg  Config
+	host Host
+	mem  Memory
+
+	abi       *abi
+	functions map[uint32]function
+	controls  map[uint32]control
+	classes   map[uint32]class
+
+	calls    *Calls // nil until GSP has booted
+	objects  tree
+	channels [Channels]*Object // by id
+
+	Progress
+}
+
+// Progress is the part of the state that is small.
+type Progress struct {
+	Arguments   Arguments `json:"arguments"`
+	ArgumentsAt uint64    `json:"argumentsAt"`
+	Spaces      uint64    `json:"spaces"` // the last id
+	BAR2        uint64    `json:"bar2"`
+	Suspended   bool      `json:"suspended"` // between the unload and the boot of a suspend
+	Stopped     bool      `json:"stopped"`   // no channel is to run
+	Unknown     []Unknown `json:"unknown"`
+	Others      uint64    `json:"others"`
+}
+
+// State is all that GSP knows. Its objects come after their parents.
+type State struct {
+	Version int          `json:"version"`
+	Release string       `json:"release"`
+	Queues  *QueuesState `json:"queues"`
+	Calls   *CallsState  `json:"calls"`
+	Objects []Object     `json:"objects"`
+	Progress
+}
+
+// StateVersion is the version of State that this package writes and reads.
+const StateVersion = 1
+
+// New makes the GSP of a guest, with a state that [GSP.State] returned or, with nil, before its first
+// boot. The host has what the state has.
+func New(cfg Config, host Host, mem Memory, st *State) (*GSP, error) {
+	if err := CheckVRAM(cfg.VRAM); err != nil {
+		return nil, err
+	}
+	if bad := func(n int) bool { return n < 1 || n > 32 }; bad(len(cfg.TPCs)) || slices.ContainsFunc(cfg.TPCs, bad) {
+		return nil, fmt.Errorf("gsp: clusters of %v units: want 1 to 32 clusters of 1 to 32 units", cfg.TPCs)
+	}
+	if cfg.Objects < 1 {
+		return nil, fmt.Errorf("gsp: a budget of %d objects: want at least 1", cfg.Objects)
+	}
+	if cfg.Log == nil {
+		cfg.Log = func(string, ...any) {}
+	}
+	a := &abi570
+	g := &GSP{cfg: cfg, host: host, mem: mem, abi: a, functions: a.functions(), classes: a.classes()}
+	g.controls = g.tableOfControls()
+	g.objects = tree{nodes: make(map[key]*node), most: cfg.Objects + len(internalObjects)}
+	if st == nil {
+		return g, nil
+	}
+	return g, g.setState(*st)
+}
+
+// State returns a copy of the state.
+func (g *GSP) State() State {
+	st := State{Version: StateVersion, Release: g.abi.release, Progress: g.Progress}
+	for _, n := range g.objects.all() {
+		st.Objects = append(st.Objects, n.Object)
+	}
+	if g.calls != nil {
+		st.Queues, st.Calls = &g.calls.q.QueuesState, &g.calls.CallsState
+	}
+	return clone(st)
+}
+
+// clone copies a state deeply.
+func clone(st State) (out State) {
+	b, err := json.Marshal(st)
+	if err == nil {
+		err = json.Unmarshal(b, &out)
+	}
+	if err != nil {
+		panic(err) // a field that has no form in JSON, which the tests find
+	}
+	return out
+}
+
+func (g *GSP) setState(st State) error {
+	if st.Version != StateVersion || st.Release != g.abi.release {
+		return fmt.Errorf("gsp: state of version %d and release %s; this program reads version %d and release %s",
+			st.Version, st.Release, StateVersion, g.abi.release)
+	}
+	st = clone(st)
+	if err := g.objects.load(st.Objects); err != nil {
+		return fmt.Errorf("gsp: state: %w", err)
+	}
+	for _, n := range g.objects.all() {
+		c := &n.Channel
+		switch _, there := g.classes[n.Class]; {
+		case !there, c.ID >= Channels, c.Engine < 0, c.Engine >= len(Engines), n.Class == clChannel && g.channels[c.ID] != nil:
+			return fmt.Errorf("gsp: state: object %#x of client %#x is no object of class %#x", n.Handle, n.Client, n.Class)
+		case n.Class == clChannel:
+			g.channels[c.ID] = &n.Object
+		}
+	}
+	if st.Queues != nil && st.Calls != nil {
+		if !st.Queues.valid() || slices.ContainsFunc(st.Calls.Pending, func(m []byte) bool { return len(m) < callPayload }) {
+			return errors.New("gsp: state: the queues are of no use")
+		}
+		g.calls = &Calls{q: &Queues{mem: g.mem, QueuesState: *st.Queues}, CallsState: *st.Calls}
+	}
+	g.Progress = st.Progress
+	return nil
+}
+
+// Boot starts GSP with the arguments that the driver has at params, and takes the calls that wait. After
+// a suspend everything is as it was; else nothing is left of what was before.
+func (g *GSP) Boot(params uint64) error {
+	a, at, err := ReadArguments(g.mem, params, g.ArgumentsAt)
+	if err != nil {
+		return err
+	}
+	before := g.Arguments
+	before.Resume = true
+	switch {
+	case !a.Resume:
+		g.Reset()
+		q, err := OpenQueues(g.mem, a)
+		if err != nil {
+			return err
+		}
+		g.calls = NewCalls(q)
+		if err := g.objects.load(internalObjects); err != nil {
+			return err
+		}
+	case !g.Suspended:
+		return errors.New("the driver resumes a GSP that was not suspended")
+	case a != before:
+		return errors.New("the driver resumes with queues at another place")
+	}
+	g.Arguments, g.ArgumentsAt, g.Suspended = a, at, false
+	if _, err := g.Kick(); err != nil {
+		return err
+	}
+	if g.calls != nil {
+		g.calls.Event(evInitDone, nil)
+	}
+	return nil
+}
+
+// burst is how many calls one kick carries out.
+const burst = 64
+
+// Kick carries out the calls that are in the queue. more says that it has to be called again.
+func (g *GSP) Kick() (more bool, err error) {
+	for range burst {
+		if g.calls == nil || g.Suspended {
+			return false, nil
+		}
+		c, there, err := g.calls.Next(g.length)
+		if err != nil || !there {
+			return false, err
+		}
+		g.call(c)
+	}
+	return true, nil
+}
+
+// Reset puts GSP in its state before the boot, and ends what the host has of it. What was asked for in
+// vain stays counted.
+func (g *GSP) Reset() {
+	g.drop()
+	g.Progress = Progress{Spaces: g.Spaces, Unknown: g.Unknown, Others: g.Others}
+}
+
+// drop ends all objects and closes the queues.
+func (g *GSP) drop() {
+	for _, n := range slices.Backward(g.objects.all()) {
+		g.objects.remove(n, g.closed)
+	}
+	if g.BAR2 != 0 {
+		g.BAR2 = 0
+		g.host.SetBAR2(0)
+	}
+	g.calls = nil
+}
