@@ -2,7 +2,7 @@
 //
 // The aggregator drives a card.GPU and gives each [Guest] extents of its memory. It reads what a
 // guest says about channels, addresses and memory once, checks and translates it field by field,
-// and only then passes it to the card. The card walks only tables that package shadowpt built.
+// and only then passes it to the card. The card has only pages that package shadowpt checked.
 //
 // A Guest is one virtual GPU's share. A [Face] shows it to a virtual GPU of package devmodel as a chip
 // has it, and describes what the guest asks for in words of no chip. Its parts are rooms, packages of

@@ -97,14 +97,13 @@ type Ring struct {
 	Log2 uint32 // of the number of entries
 }
 
-// Progress is what a channel reports in its USERD.
+// Progress is what a channel reports to its driver.
 type Progress struct {
 	Get, TopLevelGet uint64
 	Ref, GPGet       uint32
 }
 
-// State is the part of a channel that its instance block keeps while the channel is off the
-// card. Token names what the card has saved besides; it is opaque.
+// State is the part of a channel that stays while the channel is off the card. Token names what the card has saved besides; it is opaque.
 type State struct {
 	GPGet, Ref uint32
 	Token      uint64
@@ -114,7 +113,7 @@ type State struct {
 type ChannelConfig struct {
 	Space    Space  // of the same Share
 	Limit    uint64 // last address of the space
-	Engine   Engine // that it works on; NoEngine if its commands choose one, as on a GF100
+	Engine   Engine // that it works on, for a card whose channels have one; else NoEngine
 	Ring     Ring
 	State    State
 	Progress Progress
@@ -126,8 +125,7 @@ type ChannelConfig struct {
 type Channel interface {
 	// ID is the card's number of the channel. It is reused after Free.
 	ID() uint32
-	// USERD is the VRAM that the card writes for the channel, such as its page of the poll
-	// area. It may be empty.
+	// USERD is the VRAM that the card writes for the channel itself. It may be empty.
 	USERD() Run
 	// Enable lets the channel run, and Disable stops it between two steps.
 	Enable()

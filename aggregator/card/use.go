@@ -13,7 +13,7 @@ type Use struct {
 	// Idle means that the channel may run, that no work of it is under way, and that it has
 	// fetched all entries up to its GP_PUT.
 	Idle bool
-	// Running means that the channel is on a PBDMA.
+	// Running means that the card reads the channel's ring.
 	Running bool
 	// Underway means that an entry was fetched and has not ended. It is unknown for a
 	// running channel.
@@ -32,7 +32,7 @@ type Use struct {
 type Meter interface {
 	Use(channel uint32) Use
 	// OnUse has f called whenever Ended, Idle, Underway or Barred of any channel may have
-	// changed, and when a stopped channel has left its PBDMA; nil ends it. It does not tell
+	// changed, and when a stopped channel has left the card; nil ends it. It does not tell
 	// of the time of a channel that runs, nor of the turns that channels take on the card.
 	// f is called with the card's lock held: it must not block, and not call the card.
 	OnUse(f func())

@@ -12,8 +12,8 @@
 // enabled it (Enable) and it is not paused.
 //
 // Gate.mu guards everything. It is taken after the locks of a guest: Channel and Guest are
-// called without it, except for Number, Space, Name, CountBadPut and the card's channel, which
-// take no lock of a guest.
+// called without it, except for Number, Space, Guest, Name, CountBadPut and the card's channel,
+// which take no lock of a guest.
 package gate
 
 import (

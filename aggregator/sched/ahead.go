@@ -2,8 +2,8 @@ package sched
 
 import "time"
 
-// An engine would idle between two short requests, because the scheduler polls the card in
-// between. So it may get a short request while it still works on another, if that is the
+// An engine would idle between two short requests, because the scheduler hears of the end of one
+// before it chooses the next. So it may get a short request while it still works on another, if that is the
 // request that it would get next.
 
 // mostAhead is how many requests may be on an engine beyond Depth. It bounds the long
