@@ -10,7 +10,7 @@ import (
 	"github.com/umbra-gpu/umbra/tests/scale"
 )
 
-// TestOnlyTranslatedRowsReachTheCard reads and writes every dword of BAR0: only rows with
+// TestOnlyTranslatedRowsReachTheCard reads and writes dwords of BAR0, in the release suite every one: only rows with
 // that policy make calls to the card, and each such row is bound.
 func TestOnlyTranslatedRowsReachTheCard(t *testing.T) {
 	v, c, _ := newGPU(t)

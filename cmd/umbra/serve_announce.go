@@ -53,7 +53,7 @@ func servingText(c *config.Config, a *api.Serving, whole bool) string {
 		fmt.Fprintf(&b, "serving at %s\n\n%s\n\n%s", a.Socket, attach, shellLines(a.QEMU))
 	}
 	if c.Control != "" {
-		fmt.Fprintf(&b, "\numbra status, gpu, sched and regs control it with --control %s\n", c.Control)
+		fmt.Fprintf(&b, "\numbra status, gpu list, sched show and regs look into it with --control %s\n", c.Control)
 	}
 	if len(a.Lacks) > 0 {
 		fmt.Fprintf(&b, "\nServed by %s, which lacks what the native transport has:\n", c.Server.Transport)
