@@ -18,7 +18,7 @@ import (
 )
 
 // classes are the headers read, by class number.
-var classes = []string{"9039", "902d", "9097", "90c0"}
+var classes = []string{"9039", "902d", "9097", "90c0", "a140", "cb97", "cbc0"}
 
 // lengths gives the number of elements of each array method whose length is
 // not simply the room before the next method. Sources: envytools
@@ -69,6 +69,7 @@ var lengths = map[string]int{
 var groups = map[[2]uint64]int{
 	{0x0800, 64}: 8, {0x0a00, 32}: 16, {0x0c00, 16}: 16, {0x0e00, 16}: 16,
 	{0x1c00, 16}: 16, {0x1d00, 16}: 16, {0x1e00, 32}: 8, {0x1f00, 8}: 16, {0x1f80, 8}: 16,
+	{0x0400, 16}: 16, {0x0600, 8}: 16, {0x12a8, 32}: 1, {0x1480, 16}: 8, {0x2a00, 16}: 16, // cb97
 	{0x2000, 64}: 6, {0x2200, 16}: 5, {0x2400, 32}: 5, {0x2500, 32}: 5, {0x2700, 32}: 8,
 }
 

@@ -13,12 +13,7 @@ type CE struct {
 	Class uint16
 	// Values is the last data of each method.
 	Values [ceSlots]uint32
-	// Op is the work that is left.
-	Op Op
-	// Fault is where the last call that answered Faulted stopped.
-	Fault Fault
-	// Refusal describes the last method that was Illegal.
-	Refusal Refusal
+	Transfer
 }
 
 // ceEffects has the effects of methods beyond storing their data.
@@ -84,19 +79,6 @@ func (c *CE) Method(env *Env, method, data uint32) Outcome {
 		return act(c, env, data)
 	}
 	return Done
-}
-
-// Step continues the work of the last Method call.
-func (c *CE) Step(env *Env) Outcome {
-	if c.Op.Kind == OpNone {
-		return Done
-	}
-	o, fault := c.Op.run(env)
-	if fault != nil {
-		c.Fault = *fault
-		env.Stats.class[c.Op.Stat].Faults.Add(1)
-	}
-	return o
 }
 
 // Idle reports whether no work is left.

@@ -2,12 +2,14 @@ package engine
 
 import "embed"
 
-// Kind is one of the two kinds of engine.
+// Kind is the kind of context that executes a class.
 type Kind uint8
 
 const (
-	KindGR Kind = iota
-	KindCE
+	KindGR             Kind = iota // GR
+	KindCE                         // CE
+	KindHopperGraphics             // HopperGraphics
+	KindHopperCopy                 // HopperCopy
 )
 
 // tables are the methods of each class, for package methods. Each file names its source.
@@ -23,28 +25,33 @@ const (
 	place90c0
 	place90b5
 	place90b8
+	placeCB97
+	placeCBC0
+	placeA140
+	placeC8B5
 	classCount
 
 	grClassCount = place90b5
 )
 
 // classes are those that the engines implement. Both copy classes have the methods of nouveau's
-// microcode, which is the same on both engines.
+// microcode, which is the same on both engines. The last four are a GH100's.
 var classes = [classCount]*Class{
-	place9039: newClass(place9039, 0x9039, "FERMI_MEMORY_TO_MEMORY_FORMAT_A", []string{"9039"}, effectsAll, effects9039),
-	place902d: newClass(place902d, 0x902d, "FERMI_TWOD_A", []string{"902d"}, effectsAll, effects902d),
-	place9097: newClass(place9097, 0x9097, "FERMI_A", []string{"9097", "9097-rnndb"}, effectsAll, effectsShader, effects9097),
-	place90c0: newClass(place90c0, 0x90c0, "FERMI_COMPUTE_A", []string{"90c0", "90c0-rnndb"}, effectsAll, effectsShader, effects90c0),
-	place90b5: newClass(place90b5, 0x90b5, "GF100_DMA_COPY", []string{"90b5"}),
-	place90b8: newClass(place90b8, 0x90b8, "GF100_DMA_DECOMPRESS", []string{"90b5"}),
+	place9039: newClass(place9039, 0x9039, KindGR, "FERMI_MEMORY_TO_MEMORY_FORMAT_A", []string{"9039"}, effectsAll, effects9039),
+	place902d: newClass(place902d, 0x902d, KindGR, "FERMI_TWOD_A", []string{"902d"}, effectsAll, effects902d),
+	place9097: newClass(place9097, 0x9097, KindGR, "FERMI_A", []string{"9097", "9097-rnndb"}, effectsAll, effectsShader, effects9097),
+	place90c0: newClass(place90c0, 0x90c0, KindGR, "FERMI_COMPUTE_A", []string{"90c0", "90c0-rnndb"}, effectsAll, effectsShader, effects90c0),
+	place90b5: newClass(place90b5, 0x90b5, KindCE, "GF100_DMA_COPY", []string{"90b5"}),
+	place90b8: newClass(place90b8, 0x90b8, KindCE, "GF100_DMA_DECOMPRESS", []string{"90b5"}),
+	placeCB97: newClass(placeCB97, 0xcb97, KindHopperGraphics, "HOPPER_A", []string{"cb97"}, hopperInline, hopperReports, cannot(cannotCB97), passed("CALL_MME_MACRO LOAD_CONSTANT_BUFFER")),
+	placeCBC0: newClass(placeCBC0, 0xcbc0, KindHopperGraphics, "HOPPER_COMPUTE_A", []string{"cbc0"}, hopperInline, hopperReports, cannot(cannotCBC0), passed("CALL_MME_MACRO")),
+	placeA140: newClass(placeA140, 0xa140, KindHopperGraphics, "KEPLER_INLINE_TO_MEMORY_B", []string{"a140"}, hopperInline, cannot("NOTIFY")),
+	placeC8B5: newClass(placeC8B5, 0xc8b5, KindHopperCopy, "HOPPER_DMA_COPY_A", []string{"c8b5"}, effectsC8B5),
 }
 
 // newClass makes a class of tables of methods and their effects.
-func newClass(place int, id uint16, name string, tables []string, effects ...map[string]effect) *Class {
-	c := &Class{ID: id, Name: name, place: place}
-	if place >= grClassCount {
-		c.Kind = KindCE
-	}
+func newClass(place int, id uint16, kind Kind, name string, tables []string, effects ...map[string]effect) *Class {
+	c := &Class{ID: id, Kind: kind, Name: name, place: place}
 	for _, table := range tables {
 		c.add(table)
 	}

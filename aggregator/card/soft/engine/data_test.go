@@ -52,7 +52,7 @@ func checkM2MF(t require.TestingT, g *GR, c copyCase) {
 	}
 	r.finish(g.Method(r.env, 0x9039, 0x300, m2mfLaunch(&c)), g.Step, &g.Fault)
 	if c.Inline != nil {
-		r.upload(g, &c)
+		r.upload(g, 0x9039, 0x304, &g.Fault, &c)
 	}
 	r.compare()
 	st := r.env.Stats.Class(0x9039)
@@ -68,20 +68,27 @@ func checkM2MF(t require.TestingT, g *GR, c copyCase) {
 	}
 }
 
+// uploader is a context that takes inline data.
+type uploader interface {
+	Method(env *Env, class uint16, method, data uint32) Outcome
+	Inline(env *Env, class uint16, method uint32, data []byte) (int, Outcome)
+	Step(env *Env) Outcome
+}
+
 // upload delivers inline data, some of it word by word, some in runs.
-func (r *rig) upload(g *GR, c *copyCase) {
+func (r *rig) upload(g uploader, class uint16, method uint32, fault *Fault, c *copyCase) {
 	data := append([]byte(nil), c.Inline...)
 	for len(data)%4 != 0 {
 		data = append(data, 0xee)
 	}
 	for k := 0; len(data) > 0; k++ {
 		if n := len(data); k%3 == 0 {
-			r.finish(g.Method(r.env, 0x9039, 0x304, binary.LittleEndian.Uint32(data)), g.Step, &g.Fault)
+			r.finish(g.Method(r.env, class, method, binary.LittleEndian.Uint32(data)), g.Step, fault)
 			data = data[4:]
 		} else {
-			taken, o := g.Inline(r.env, 0x9039, 0x304, data[:min(n, k*52)])
+			taken, o := g.Inline(r.env, class, method, data[:min(n, k*52)])
 			require.NotZero(r.t, taken)
-			r.finish(o, g.Step, &g.Fault)
+			r.finish(o, g.Step, fault)
 			data = data[taken:]
 		}
 	}

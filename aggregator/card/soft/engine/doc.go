@@ -8,6 +8,10 @@
 // closure, so it can be copied, frozen and written out between any two calls. Each call
 // passes the card's services in [Env]; an engine never keeps them.
 //
+// The engines of a GH100 have a context of their own ([Hopper]): inline data of a140, cb97 and
+// cbc0, report semaphores, and copies of c8b5 are carried out. Other methods are stored, and those
+// that would draw or launch are refused by name, because no program of SM90 can be executed.
+//
 // # The rules of a call
 //
 //   - Method takes one method write. Done: it is carried out. Illegal: nothing
@@ -34,8 +38,8 @@
 //
 // # Addresses
 //
-// A virtual address has 40 bits. All address arithmetic is modulo 2^40, as in a 40-bit
-// adder; a transfer that passes the end continues at 0. A program's
+// A virtual address has 40 bits, and 57 with Env.Last of a GH100. All address arithmetic is
+// modulo that, as in an adder of as many bits; a transfer that passes the end continues at 0. A program's
 // addresses have more bits: one beyond the end ends its launch.
 //
 // # Overlap
@@ -56,7 +60,8 @@
 // The thread blocks of a launch are executed by [Processors]. If there are several, each is a
 // goroutine: a step starts them and waits for their end. gridStep.mu guards what they share: the
 // grid's count, and Env, whose Mem and Clock are called under it. What was found in Mem once is in
-// [Pages], which are read without a lock. The package has no other locks and goroutines, and allocates
+// [Pages], which are read without a lock. A lock makes reductions of semaphores atomic; it is taken
+// last, for a moment. The package has no other locks and goroutines, and allocates
 // nothing in Method, Inline or Step but for programs.
 package engine
 

@@ -23,8 +23,8 @@ const (
 // until the current Method, Inline or Step call returns.
 type Memory interface {
 	// Bytes returns between 1 and n bytes that lie together at va (a run may be
-	// shorter than n: ask again for the rest), or a fault. va is below 2^40 and
-	// va+n at most 2^40. The slice is the memory itself.
+	// shorter than n: ask again for the rest), or a fault. No byte is beyond Env.Last.
+	// The slice is the memory itself.
 	Bytes(va uint64, n int, write bool) ([]byte, *Fault)
 }
 
@@ -75,6 +75,8 @@ type Env struct {
 	Stats *Stats
 	// Work counts for the channel's owner. May be nil.
 	Work *Work
+	// Last is the last address of Mem, one less than a power of two; 0 means vaMask.
+	Last uint64
 	// Budget is the most bytes this call moves; 0 means Budget.
 	Budget int
 
@@ -150,6 +152,7 @@ const (
 	NoShared                        // nor so much shared memory
 	NoLocal                         // nor so much local memory, or the driver gave too little
 	BadProgram                      // a program did what it must not
+	NotCarriedOut                   // the class has the method, and this card cannot carry it out
 )
 
 // GRDataError is the code PGRAPH reports for the reason in its data error
@@ -190,11 +193,15 @@ type Refusal struct {
 	Data   uint32
 }
 
-// fetch is Memory.Bytes with the address wrapped to 40 bits and the answer
+// fetch is Memory.Bytes with the address wrapped to the address space and the answer
 // held to its contract: at least one byte, at most n.
 func (e *Env) fetch(va, n uint64, write bool) ([]byte, *Fault) {
-	va &= vaMask
-	n = min(n, 1<<vaBits-va, Budget)
+	last := e.Last
+	if last == 0 {
+		last = vaMask
+	}
+	va &= last
+	n = min(n, last-va+1, Budget)
 	b, fault := e.Mem.Bytes(va, int(n), write)
 	if fault == nil && len(b) == 0 {
 		return nil, &Fault{VA: va, Write: write}

@@ -7,9 +7,10 @@ import (
 
 // fuzzMethods are the methods worth hitting more often than chance does.
 var fuzzMethods = []uint32{0x300, 0x304, 0x204, 0x208, 0x20c, 0x214, 0x220, 0x224, 0x228, 0x230, 0x238, 0x23c, 0x308, 0x30c, 0x310, 0x314, 0x318, 0x31c, 0x320,
-	0x324, 0x328, 0x32c, 0x330, 0x334, 0x338, 0x33c, 0x340, 0x344, 0x348, 0x1b00, 0x1b04, 0x1b08, 0x1b0c, 0x2380, 0x2384, 0x2388, 0x238c, 0x2390, 0x114, 0x118, 0x11c, 0x120}
+	0x324, 0x328, 0x32c, 0x330, 0x334, 0x338, 0x33c, 0x340, 0x344, 0x348, 0x1b00, 0x1b04, 0x1b08, 0x1b0c, 0x2380, 0x2384, 0x2388, 0x238c, 0x2390, 0x114, 0x118, 0x11c, 0x120,
+	0x180, 0x184, 0x188, 0x18c, 0x190, 0x194, 0x198, 0x1a8, 0x1ac, 0x1b0, 0x1b4, 0x1dc, 0x240, 0x244, 0x248, 0x404, 0x40c, 0x410, 0x414, 0x418, 0x41c, 0x708, 0x70c, 0x710, 0x714, 0x71c, 0x74c}
 
-// FuzzMethods delivers any stream of methods to both kinds of engine on memory
+// FuzzMethods delivers any stream of methods to each kind of engine on memory
 // with holes: nothing may panic, ask for an address that does not exist, or do
 // more than a step's work in one call.
 func FuzzMethods(f *testing.F) {
@@ -36,7 +37,18 @@ func FuzzMethods(f *testing.F) {
 		f.Add(s, uint64(0), uint16(0))
 		f.Add(s, uint64(0x5555), uint16(77))
 	}
+	var hopper, i2m []byte
+	for _, w := range (writes{{0x708, 0x03330641}, {0x418, 0xffff}, {0x41c, 0xffffffff}, {0x70c, 0x550}, {0x710, 0xffffffff}, {0x714, 0xffffffff}, {0x71c, 0xffffffff}, {0x300, 0x6ce}}) {
+		hopper = append(hopper, word(6, 0, uint16(w[0]), w[1])...)
+	}
+	for _, w := range (writes{{0x18c, 0xfff1}, {0x180, 0xffffffff}, {0x184, 0xffffffff}, {0x1b0, 0x120}}) {
+		i2m = append(i2m, word(5, 0, uint16(w[0]), w[1])...)
+	}
+	i2m = append(i2m, word(5, 2, 0x1b4, 60)...)
+	f.Add(hopper, uint64(0x5555), uint16(77))
+	f.Add(i2m, uint64(0x5555), uint16(77))
 	classes := []uint16{0x9039, 0x9097, 0x90c0, 0x902d}
+	hopperClasses := []uint16{0xcb97, 0xcbc0, 0xa140, 0x902d}
 	f.Fuzz(func(t *testing.T, stream []byte, holes uint64, budget uint16) {
 		if len(stream) > 8*64 {
 			return
@@ -46,6 +58,7 @@ func FuzzMethods(f *testing.F) {
 		env.Budget = 1 + int(budget)
 		var g GR
 		var c CE
+		var h Hopper
 		inline := make([]byte, 1024)
 		for ; len(stream) >= 8; stream = stream[8:] {
 			method := uint32(binary.LittleEndian.Uint16(stream[2:]))
@@ -55,15 +68,25 @@ func FuzzMethods(f *testing.F) {
 			data := binary.LittleEndian.Uint32(stream[4:])
 			m.bytes, m.calls = 0, 0
 			var o Outcome
-			switch e := stream[0] % 5; {
+			step := g.Step
+			switch e := stream[0] % 7; {
 			case e == 4:
-				o = c.Method(env, method, data)
+				o, step = c.Method(env, method, data), c.Step
+			case e == 6:
+				o, step = h.Copy.Method(env, 0xc8b5, method, data), h.Copy.Step
 			case stream[1]&2 != 0:
 				var n int
-				n, o = g.Inline(env, classes[e], method, inline[:data%1025])
+				if e == 5 {
+					n, o = h.Graphics.Inline(env, hopperClasses[stream[0]/7%4], method, inline[:data%1025])
+					step = h.Graphics.Step
+				} else {
+					n, o = g.Inline(env, classes[e], method, inline[:data%1025])
+				}
 				if n%4 != 0 || n > len(inline) {
 					t.Fatalf("inline took %d bytes", n)
 				}
+			case e == 5:
+				o, step = h.Graphics.Method(env, hopperClasses[stream[0]/7%4], method, data), h.Graphics.Step
 			default:
 				o = g.Method(env, classes[e], method, data)
 			}
@@ -73,16 +96,13 @@ func FuzzMethods(f *testing.F) {
 					break
 				}
 				m.bytes, m.calls = 0, 0
-				if stream[0]%5 == 4 {
-					o = c.Step(env)
-				} else {
-					o = g.Step(env)
-				}
+				o = step(env)
 				m.check(t)
 			}
 			if o == Busy || o == Faulted {
 				g.Abort()
 				c.Abort()
+				h.Graphics.Transfer, h.Copy.Transfer = Transfer{}, Transfer{}
 			}
 			if !g.Idle() || !c.Idle() {
 				t.Fatal("work is left although the engine says it is done")

@@ -20,18 +20,12 @@ type GR struct {
 	Macro Macro
 	// Compute is what was bound for programs.
 	Compute Compute
-	// Op is the work that is left.
-	Op Op
-	// Upload is the M2MF launch that waits for inline data.
-	Upload Upload
+	// Transfer is the work that is left, and the M2MF launch that waits for inline data.
+	Transfer
 	// RenderOff: launches, clears and blits of a class are to be skipped (SET_RENDER_ENABLE).
 	RenderOff [grClassCount]bool
 
-	// Fault is where the last call that answered Faulted stopped.
-	Fault Fault
-	// Refusal describes the last method that was Illegal, and ProgramError what its program did
-	// if that is the reason.
-	Refusal      Refusal
+	// ProgramError is what the program did that was refused.
 	ProgramError gf100.MPError
 }
 
@@ -126,10 +120,6 @@ func (g *GR) work(env *Env) Outcome {
 	switch g.Op.Kind {
 	case OpNone:
 		return Done
-	case OpUploadWord:
-		if fault := g.finishWord(env); fault != nil {
-			return g.faulted(env, fault)
-		}
 	case OpGrid:
 		return g.runGrid(env)
 	case OpCondition:
@@ -137,27 +127,12 @@ func (g *GR) work(env *Env) Outcome {
 			return g.faulted(env, fault)
 		}
 	}
-	o, fault := g.Op.run(env)
-	if fault != nil {
-		return g.faulted(env, fault)
-	}
-	return o
-}
-
-// faulted notes where an operation stopped.
-func (g *GR) faulted(env *Env, fault *Fault) Outcome {
-	g.Fault = *fault
-	env.Stats.class[g.Op.Stat].Faults.Add(1)
-	return Faulted
+	return g.Transfer.work(env)
 }
 
 // Idle reports whether no work is left. An upload that waits for inline data is
 // not work, nor is a macro that waits for a parameter.
 func (g *GR) Idle() bool { return g.Op.Kind == OpNone && (!g.Macro.Active || g.Macro.Waiting) }
-
-// Waiting reports whether the work that is left is a report semaphore's
-// acquire, which only a change of memory can end.
-func (g *GR) Waiting() bool { return g.Op.Kind == OpAcquire }
 
 // Abort drops the remaining work, an upload that waits for data, and a macro.
 func (g *GR) Abort() {

@@ -18,6 +18,7 @@ type Method struct {
 type effect struct {
 	act    action
 	bulk   bulkAction             // in place of act
+	hopper hopperAction           // in place of act, of a Hopper's graphics classes
 	valid  func(data uint32) bool // values of enumerations; nil: all
 	counts bool                   // it starts work that this card does not always execute, and then counts it
 }

@@ -96,6 +96,7 @@ type copyCase struct {
 	Length, Lines uint32
 	Format        uint32 // copy engine: remap if Remap
 	Remap         bool
+	Keeps         bool // component 6 is not written, else it is zero
 	Const         [2]uint32
 	Inline        []byte // M2MF upload
 	Sem           uint8  // words of the semaphore: 0, 1 or 4
@@ -221,6 +222,11 @@ func ceModel(c *copyCase) *result {
 				}
 				for b := range bpc {
 					var v byte
+					if c.Keeps && sel == 6 {
+						r.writes[c.Dst.at((e*ncd+comp)*bpc+b, j)/pageSize] = true
+						r.bytes++
+						continue
+					}
 					switch {
 					case sel < ncs:
 						v = r.read(c.Src.at((e*ncs+sel)*bpc+b, j))

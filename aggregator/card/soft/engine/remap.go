@@ -5,6 +5,7 @@ const (
 	laneConst0 = 0x10 // to 0x13: bytes of the first constant
 	laneConst1 = 0x14 // to 0x17: bytes of the second
 	laneZero   = 0x80
+	laneKeep   = 0x81 // the destination's own byte stays
 )
 
 // Remap makes a copy engine rearrange elements: each byte of a destination
@@ -12,6 +13,7 @@ const (
 type Remap struct {
 	On             bool
 	Reads          bool // some lane is a source byte; else the source is not read
+	Keeps          bool // some lane is laneKeep
 	SrcCPP, DstCPP uint8
 	Lanes          [16]uint8
 	Consts         [8]uint8
@@ -25,8 +27,20 @@ func (r *Remap) apply(dst, src *[16]byte) {
 			dst[i] = src[lane]
 		case lane >= laneConst0 && lane < laneConst0+uint8(len(r.Consts)):
 			dst[i] = r.Consts[lane-laneConst0]
+		case lane == laneKeep:
 		default: // zero, or a source byte beyond the element
 			dst[i] = 0
+		}
+	}
+}
+
+// keep marks the components whose selector in a FORMAT says that they are not written.
+func (r *Remap) keep(format uint32) {
+	const notWritten = 6
+	size := uint8(format>>16&3) + 1
+	for i := range r.DstCPP {
+		if format>>(4*(i/size))&7 == notWritten {
+			r.Lanes[i], r.Keeps = laneKeep, true
 		}
 	}
 }
@@ -40,6 +54,11 @@ func (c *Copy) remap(env *Env) (moved uint64, fault *Fault) {
 		env.Charge(lineCost / 4)
 		if c.Remap.Reads {
 			if fault := src.read(env, in[:c.Remap.SrcCPP], c.X*uint64(c.Remap.SrcCPP), c.Row); fault != nil {
+				return moved, fault
+			}
+		}
+		if c.Remap.Keeps {
+			if fault := dst.read(env, out[:c.Remap.DstCPP], c.X*uint64(c.Remap.DstCPP), c.Row); fault != nil {
 				return moved, fault
 			}
 		}

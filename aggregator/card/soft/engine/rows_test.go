@@ -42,15 +42,24 @@ func TestRows(t *testing.T) {
 		st := env.Stats.Class(class.ID)
 		var g GR
 		var c CE
+		var h Hopper
 		for at := uint32(0); at < methodSlots*4; at += 4 {
 			g.Abort()
 			c.Abort()
+			h.Graphics.Transfer, h.Copy = Transfer{}, HopperCopy{}
 			write, state := func(data uint32) Outcome { return g.Method(env, class.ID, at, data) }, func() uint32 { return g.State(class.ID, at) }
 			refusal := &g.Refusal
-			if class.Kind == KindCE {
+			switch class.Kind {
+			case KindCE:
 				c.Class = class.ID
 				write, state = func(data uint32) Outcome { return c.Method(env, at, data) }, func() uint32 { return c.State(at) }
 				refusal = &c.Refusal
+			case KindHopperGraphics:
+				write, state = func(data uint32) Outcome { return h.Graphics.Method(env, class.ID, at, data) }, func() uint32 { return h.Graphics.Values[hopperPlace(class.ID)][at/4] }
+				refusal = &h.Graphics.Refusal
+			case KindHopperCopy:
+				write, state = func(data uint32) Outcome { return h.Copy.Method(env, class.ID, at, data) }, func() uint32 { return h.Copy.Values[at/4] }
+				refusal = &h.Copy.Refusal
 			}
 			illegal := st.Illegal.Load()
 			r := declared[at]
@@ -67,7 +76,7 @@ func TestRows(t *testing.T) {
 				require.Zero(t, state(), r.Name)
 			}
 			data := legal(r)
-			if r.Name == "CALL_MME_DATA" { // of a macro that waits: a word of zeros wants one
+			if r.Name == "CALL_MME_DATA" && class.Kind == KindGR { // of a macro that waits: a word of zeros wants one
 				require.Equal(t, Done, g.Method(env, class.ID, at-4, 0))
 			}
 			if r.Name == "LAUNCH" { // of one block of one thread, and little of everything
@@ -75,6 +84,10 @@ func TestRows(t *testing.T) {
 				g.send(t, env, class.ID, writes{{0x250, 1}, {0x3ac, 1<<16 | 1}, {0x3b0, 1}})
 			}
 			o := write(data)
+			if o == Illegal && r.hopper != nil {
+				require.Equal(t, Refusal{class.ID, NotCarriedOut, at, data}, *refusal)
+				o = Done
+			}
 			require.NotEqual(t, Illegal, o, "%s %08x", r.Name, data)
 			require.Equal(t, data, state(), "%s", r.Name)
 			if r.counts {
@@ -123,7 +136,8 @@ func TestClasses(t *testing.T) {
 	for _, c := range Classes() {
 		ids[c.ID] = c.Kind
 	}
-	require.Equal(t, map[uint16]Kind{0x9039: KindGR, 0x902d: KindGR, 0x9097: KindGR, 0x90c0: KindGR, 0x90b5: KindCE, 0x90b8: KindCE}, ids)
+	require.Equal(t, map[uint16]Kind{0x9039: KindGR, 0x902d: KindGR, 0x9097: KindGR, 0x90c0: KindGR, 0x90b5: KindCE, 0x90b8: KindCE,
+		0xcb97: KindHopperGraphics, 0xcbc0: KindHopperGraphics, 0xa140: KindHopperGraphics, 0xc8b5: KindHopperCopy}, ids)
 	var g GR
 	env := newEnv(newTestMemory())
 	require.Equal(t, Illegal, g.Method(env, 0x90b5, 0x100, 0))

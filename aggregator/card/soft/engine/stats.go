@@ -18,7 +18,7 @@ type ClassStats struct {
 }
 
 // maxNotExecuted bounds the named triggers; building the tables checks it.
-const maxNotExecuted = 64
+const maxNotExecuted = 128
 
 // Stats counts operations of engines, by class. It may be read at any time.
 type Stats struct {

@@ -33,19 +33,19 @@ type Surface struct {
 	X, Y uint64
 }
 
-// at is the address of byte x of line y, counted from the start of the copy.
+// at is the address of byte x of line y, counted from the start of the copy. Env.fetch wraps it.
 func (s *Surface) at(x, y uint64) uint64 {
 	x += s.X
 	y += s.Y
 	switch s.Layout {
 	case LayoutGOB:
 		row := y & (1<<s.BlockRows - 1)
-		return (s.VA + (y>>s.BlockRows)*s.Stride + x/texture.GOBWidth<<s.BlockBytes + row/texture.GOBHeight*texture.GOBBytes + texture.InGOB(x, y)) & vaMask
+		return s.VA + (y>>s.BlockRows)*s.Stride + x/texture.GOBWidth<<s.BlockBytes + row/texture.GOBHeight*texture.GOBBytes + texture.InGOB(x, y)
 	case LayoutSector:
 		row := y & (1<<s.BlockRows - 1)
-		return (s.VA + (y>>s.BlockRows)*s.Stride + x/sector<<s.BlockBytes + row*sector + x%sector) & vaMask
+		return s.VA + (y>>s.BlockRows)*s.Stride + x/sector<<s.BlockBytes + row*sector + x%sector
 	}
-	return (s.VA + y*s.Stride + x) & vaMask
+	return s.VA + y*s.Stride + x
 }
 
 // run is how many bytes from x on lie together in a line, at most n.
@@ -84,5 +84,5 @@ func blockLinear(va, width, height uint64, high, deep uint32, layer uint64) Surf
 	block := 9 + high + deep
 	va += layer >> deep * rows * wide << block
 	va += layer & (1<<deep - 1) << (9 + high)
-	return Surface{Layout: LayoutGOB, BlockRows: uint8(3 + high), BlockBytes: uint8(block), VA: va & vaMask, Stride: wide << block}
+	return Surface{Layout: LayoutGOB, BlockRows: uint8(3 + high), BlockBytes: uint8(block), VA: va, Stride: wide << block}
 }

@@ -60,7 +60,7 @@ func (r *processor) Surface(p *interp.Pixel) error {
 		p.Data = [4]uint32{}
 		return nil
 	}
-	return r.access(p, f, at.at(x, y)+layer, n)
+	return r.access(p, f, at.at(x, y)&vaMask+layer, n)
 }
 
 // access carries out an instruction at an address. n is how many bytes are loaded or stored.
