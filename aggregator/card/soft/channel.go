@@ -40,7 +40,11 @@ const (
 // rest to Card.mu.
 type channel struct {
 	card *Card
+	kind *channelKind
 	vm   vm
+	// units are its contexts on the engines, nil where it has none. They are in Exec.
+	units  [gf100.Engines]unit
+	direct *Description // of a channel that OpenChannel made, nil of one of the registers
 
 	dead  atomic.Bool // unbound; to be thrown away
 	yield atomic.Bool // leave the PBDMA at the next step
@@ -91,6 +95,7 @@ type Exec struct {
 	GPGet       uint32
 
 	Seg      segment
+	SegBase  uint64 // bits 56:40 of the addresses of segments
 	MainGet  uint64 // return address of a subroutine on the main level
 	Packet   packet
 	SubMask  uint16 // sub-device mask; bit 0 is this card
@@ -102,7 +107,8 @@ type Exec struct {
 	GR      engine.GR
 	Grid    engine.Grid // of GR
 	CE      [gf100.CEs]engine.CE
-	Pending int8 // engine with work left, -1 for none
+	Hopper  *engine.Hopper // of a c86f, in place of GR and CE
+	Pending int8           // engine with work left, -1 for none
 	Held    heldMethod
 }
 
@@ -143,10 +149,11 @@ type heldMethod struct {
 const engineSoftware = 0x1f
 
 func newChannel(c *Card, id uint8, inst uint64, block []byte) *channel {
-	ch := &channel{card: c}
+	ch := &channel{card: c, kind: &kind906f}
+	kind906f.contexts(ch)
 	ch.ID, ch.Inst, ch.Session = id, inst, c.contexts.Session
 	ch.vm.card, ch.vm.user = c, int(id)
-	ch.vm.bind(instanceSpace(block))
+	ch.vm.bind(ch.kind.format, instanceSpace(block))
 	ch.ramfc(block)
 	ch.Owner, ch.Keep = uint8(gf100.InstOwner.Get(block)), int(gf100.InstKeep.Get(block))
 	ch.vm.owner = ch.Owner
@@ -174,18 +181,24 @@ func (x *Exec) ramfc(block []byte) {
 // load reads the part of the instance block that a driver may have changed while the
 // channel was off its PBDMA: the address space.
 func (ch *channel) load() {
+	if ch.direct != nil {
+		return
+	}
 	block := ch.card.vram.slice(ch.Inst, gf100.InstanceSize)
 	if block == nil {
 		return
 	}
 	if s := instanceSpace(block); s != ch.vm.tlb.Space() {
-		ch.vm.bind(s)
+		ch.vm.bind(ch.kind.format, s)
 	}
 }
 
 // save writes back the state that a driver may read or move elsewhere, unless the driver may
 // have freed its memory. It belongs to a step, so that pages do not move meanwhile.
 func (ch *channel) save() {
+	if ch.direct != nil {
+		return
+	}
 	block := ch.card.vram.slice(ch.Inst, gf100.InstanceSize)
 	if block == nil || ch.dead.Load() {
 		return

@@ -1,5 +1,5 @@
-// Package soft is the software GF100: a card that executes in memory what the
-// real one executes in silicon, behind the same registers.
+// Package soft is the software card: a GF100 that executes in memory what the real one
+// executes in silicon, behind the same registers. It also runs the channels of a GH100.
 //
 // A [Card] owns its VRAM (a sparse memory file), its register space, and three
 // PBDMAs. It reads instance blocks, page tables, runlists, USERD and GPFIFO rings from
@@ -18,6 +18,14 @@
 // A channel keeps its PBDMA, and the engines that it called, for a slice of time; then the
 // next one has them. A step waits for nobody: a channel whose engine serves another one
 // leaves its PBDMA until it is given the engine.
+//
+// # Kinds of channels
+//
+// A channel's class says what its ring, its host methods, its address space and its classes of
+// objects are: a row in kind.go. A GF100's channel (906f) is bound by registers. A GH100's (c86f) is
+// described by [Card.OpenChannel]: it has no instance block and no registers, and whoever opened it
+// gets its events and faults. A fault, a word, entry or method that the card cannot use ends it, and
+// neither traps an engine nor holds a PBDMA. Both kinds share PBDMAs, engines and memory.
 //
 // # Where memory lives
 //
@@ -58,7 +66,7 @@
 //     Card.mu: its consequences are delivered after it.
 //  5. vram.mu guards the backing of pages. The bits of vram.looked are atomic and need
 //     no lock.
-//  6. invalidates.mu, for a moment, under any of them.
+//  6. invalidates.mu, for a moment, under any of them. So is the lock of reductions (package engine).
 //
 // The lock of a launch's step (package engine) comes after 4: processors hold it while they look memory up.
 //

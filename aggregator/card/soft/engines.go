@@ -61,12 +61,7 @@ func (x *run) engineMethod(o *object, subch uint8, method uint16, data uint32) {
 		x.channel.Held = heldMethod{Valid: true, Subch: subch, Method: method, Data: data}
 		return
 	}
-	var out engine.Outcome
-	if o.Engine == gf100.EngineGR {
-		out = x.GR.Method(&x.env, o.Class, uint32(method), data)
-	} else {
-		out = x.copyEngine(o.Engine).Method(&x.env, uint32(method), data)
-	}
+	out := x.units[o.Engine].Method(&x.env, o.Class, uint32(method), data)
 	x.calling = false
 	if out == engine.Illegal {
 		x.refused(o.Engine, subch)
@@ -86,7 +81,7 @@ func (x *run) inline(words []byte) int {
 		x.verdict = more // the single word stalls
 		return 0
 	}
-	n, out := x.GR.Inline(&x.env, o.Class, uint32(p.Method), words)
+	n, out := x.units[o.Engine].Inline(&x.env, o.Class, uint32(p.Method), words)
 	x.calling = false
 	x.card.stats.Methods.Add(uint64(n / 4))
 	if out == engine.Illegal {
@@ -103,12 +98,7 @@ func (x *run) stepEngine() {
 		return
 	}
 	x.Pending = -1
-	var out engine.Outcome
-	if e == gf100.EngineGR {
-		out = x.GR.Step(&x.env)
-	} else {
-		out = x.copyEngine(e).Step(&x.env)
-	}
+	out := x.units[e].Step(&x.env)
 	x.calling = false
 	if out == engine.Illegal { // a method that a macro sent
 		x.refused(e, x.subchannelOf(x.GR.Refusal.Class))
@@ -130,19 +120,36 @@ func (x *run) outcome(e uint8, out engine.Outcome) {
 	switch out {
 	case engine.Busy:
 		x.Pending = int8(e)
-		if e == gf100.EngineGR && x.GR.Waiting() {
+		if x.units[e].Waiting() {
 			x.verdict = blocked
 		}
 	case engine.Faulted:
 		x.Pending = int8(e)
-		unit, fault := gf100.EngineClients[e], x.GR.Fault
-		if e != gf100.EngineGR {
-			fault = x.copyEngine(e).Fault
-		} else if x.GR.Op.Kind == engine.OpGrid {
+		unit := gf100.EngineClients[e]
+		if e == gf100.EngineGR && x.GR.Op.Kind == engine.OpGrid {
 			unit = gf100.ClientTEX
 		}
+		fault, _ := x.units[e].Stopped()
 		x.fail(unit, fault)
 	}
+}
+
+// unit is a channel's context on an engine, as package engine has it.
+type unit interface {
+	Method(env *engine.Env, class uint16, method, data uint32) engine.Outcome
+	Inline(env *engine.Env, class uint16, method uint32, words []byte) (int, engine.Outcome)
+	Step(*engine.Env) engine.Outcome
+	// Waiting reports whether only a change of memory can end the work that is left.
+	Waiting() bool
+	// Stopped returns where the last call that answered Faulted stopped, and what was Illegal.
+	Stopped() (engine.Fault, engine.Refusal)
+}
+
+// copyUnit is a copy engine's context, which knows its class.
+type copyUnit struct{ *engine.CE }
+
+func (u copyUnit) Method(env *engine.Env, _ uint16, method, data uint32) engine.Outcome {
+	return u.CE.Method(env, method, data)
 }
 
 func (x *run) copyEngine(e uint8) *engine.CE { return &x.CE[e-gf100.EngineCE0] }
@@ -158,11 +165,12 @@ type trap struct {
 // refused traps the engine. The method counts as executed: when the driver resumes the
 // engine, the channel continues after it.
 func (x *run) refused(e, subch uint8) {
-	r := x.GR.Refusal
-	if e != gf100.EngineGR {
-		r = x.copyEngine(e).Refusal
-	}
+	_, r := x.units[e].Stopped()
 	x.card.stats.EngineErrors.Add(1)
+	if x.direct != nil {
+		x.stop(refusalFault(e, subch, r))
+		return
+	}
 	x.card.engines[e].trapped.Store(true)
 	x.verdict, x.stuck, x.trap = stalled, e, trap{due: true, subch: subch, refusal: r, mp: x.GR.ProgramError}
 }

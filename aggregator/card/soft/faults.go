@@ -37,7 +37,7 @@ func (f *fifo) reportFaults() {
 // does to one that does not leave. Without such a channel nothing happens.
 func (f *fifo) triggerFault(e uint8) {
 	ch := f.card.engines[e].last.Load()
-	if ch == nil || ch.dead.Load() {
+	if ch == nil || ch.dead.Load() || ch.direct != nil {
 		return
 	}
 	switch {

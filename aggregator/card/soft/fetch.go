@@ -43,15 +43,13 @@ func (x *run) fetchEntry() {
 	x.Use.Fetched++
 	if e.Words == 0 {
 		x.retired()
-		if e.Opcode != gf100.GPOpNOP {
-			x.hold(heldMethod{Intr: gf100.PBDMAIntrGPEntry, Data: uint32(e.Opcode)})
-		}
+		x.kind.control(x, e.Opcode, binary.LittleEndian.Uint32(b))
 		return
 	}
 	if e.Level && !x.Seg.Level {
 		x.MainGet = x.Seg.VA
 	}
-	x.Seg = segment{VA: e.VA, Words: e.Words, Level: e.Level}
+	x.Seg = segment{VA: x.SegBase | e.VA, Words: e.Words, Level: e.Level}
 }
 
 // retired shows the driver the channel's progress after each GPFIFO entry: the ring slot is

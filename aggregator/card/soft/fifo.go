@@ -126,7 +126,11 @@ func (c *Card) bindFIFO(b *mmio.Bindings) {
 			}
 			return v
 		},
-		Write: func(i int, w mmio.Write) { f.enable(i, w.New&gf100.ChannelEnabled != 0) },
+		Write: func(i int, w mmio.Write) {
+			if !f.direct(i) {
+				f.enable(i, w.New&gf100.ChannelEnabled != 0)
+			}
+		},
 	})
 	b.OnWrite("NV_PPBDMA_METHOD0", func(i int, w mmio.Write) { f.Skip[i] = w.New&gf100.PBDMAMethodSkip != 0 })
 	b.OnWrite("NV_PPBDMA_INTR_0", func(i int, w mmio.Write) { f.acknowledged(i) })
@@ -135,6 +139,9 @@ func (c *Card) bindFIFO(b *mmio.Bindings) {
 // bind acts on a write of NV_PCCSR_CHANNEL_INST: the channel starts from the present
 // instance block. A block that is not all in VRAM binds nothing.
 func (f *fifo) bind(i int, v uint32) {
+	if f.direct(i) {
+		return
+	}
 	f.drop(i)
 	if v&gf100.InstanceBound == 0 {
 		return
@@ -177,6 +184,9 @@ func (f *fifo) drop(i int) {
 	}
 	f.card.contexts.keep(ch)
 }
+
+// direct reports whether slot i has a channel that the registers do not reach.
+func (f *fifo) direct(i int) bool { return f.channels[i] != nil && f.channels[i].direct != nil }
 
 // enable starts or stops a channel.
 func (f *fifo) enable(i int, on bool) {

@@ -10,8 +10,8 @@ import (
 
 // hostState is what the host methods keep for a channel.
 type hostState struct {
-	Semaphore [3]uint32 // SEMAPHOREA to SEMAPHOREC
-	MemOpA    uint32
+	Semaphore [4]uint32 // SEMAPHOREA to SEMAPHOREC; of a c86f SEM_ADDR_LO to SEM_PAYLOAD_HI
+	MemOp     [3]uint32 // MEM_OP_A to MEM_OP_C
 	Ref       uint32
 	Acquire   acquire
 }
@@ -19,19 +19,56 @@ type hostState struct {
 // acquire is a semaphore acquire that has not succeeded.
 type acquire struct {
 	Pending bool
-	Op      uint32
+	When    condition
+	Wide    bool // the semaphore has 64 bits
 	VA      uint64
-	Payload uint32
+	Payload uint64
 	Waited  bool // counted
 }
 
-// hostMethods are the methods below 0x100, which the PBDMA executes itself, by
-// offset / 4 (NVIDIA cl906f.h).
-var hostMethods = [firstEngineMethod / 4]struct {
+// condition is what a semaphore's value must be for an acquire to succeed.
+type condition uint8
+
+const (
+	whenEqual    condition = iota
+	whenGEq                // unsigned
+	whenCircular           // at most half of the range ahead of the payload
+	whenAnd                // has a bit of the payload
+	whenNor                // lacks a bit that the payload lacks too
+)
+
+func (w condition) holds(v, payload uint64, wide bool) bool {
+	if !wide { // the sign, and the bits that are not, are those of 32 bits
+		v, payload = v<<32, payload<<32
+	}
+	switch w {
+	case whenEqual:
+		return v == payload
+	case whenGEq:
+		return v >= payload
+	case whenCircular:
+		return int64(v-payload) >= 0
+	case whenAnd:
+		return v&payload != 0
+	}
+	if !wide {
+		v |= 1<<32 - 1
+	}
+	return ^(v | payload) != 0
+}
+
+// hostMethod is a method below 0x100, which the PBDMA executes itself.
+type hostMethod struct {
 	name string
 	do   func(x *run, subch uint8, data uint32)
-}{
-	0:        {"NV906F_SET_OBJECT", (*run).setObject},
+}
+
+// hostMethods are the host methods of a channel's class, by offset / 4.
+type hostMethods [firstEngineMethod / 4]hostMethod
+
+// hostMethods906f are NVIDIA's cl906f.h.
+var hostMethods906f = hostMethods{
+	0:        {"NV906F_SET_OBJECT", (*run).setObject906f},
 	0x04 / 4: {"NV906F_ILLEGAL", nil},
 	0x08 / 4: {"NV906F_NOP", func(*run, uint8, uint32) {}},
 	0x10 / 4: {"NV906F_SEMAPHOREA", func(x *run, _ uint8, d uint32) { x.Host.Semaphore[0] = d }},
@@ -40,7 +77,7 @@ var hostMethods = [firstEngineMethod / 4]struct {
 	0x1c / 4: {"NV906F_SEMAPHORED", (*run).semaphoreD},
 	0x20 / 4: {"NV906F_NON_STALL_INTERRUPT", (*run).nonStallInterrupt},
 	0x24 / 4: {"NV906F_FB_FLUSH", func(*run, uint8, uint32) {}}, // nothing is ever on the way
-	0x28 / 4: {"NV906F_MEM_OP_A", func(x *run, _ uint8, d uint32) { x.Host.MemOpA = d }},
+	0x28 / 4: {"NV906F_MEM_OP_A", func(x *run, _ uint8, d uint32) { x.Host.MemOp[0] = d }},
 	0x2c / 4: {"NV906F_MEM_OP_B", (*run).memOpB},
 	0x50 / 4: {"NV906F_SET_REFERENCE", (*run).setReference},
 	0x7c / 4: {"NV906F_CRC_CHECK", func(*run, uint8, uint32) {}},
@@ -48,7 +85,7 @@ var hostMethods = [firstEngineMethod / 4]struct {
 }
 
 func (x *run) hostMethod(subch uint8, method uint16, data uint32) {
-	do := hostMethods[method/4].do
+	do := x.kind.host[method/4].do
 	if do == nil {
 		x.hold(heldMethod{Subch: subch, Method: method, Data: data, Intr: gf100.PBDMAIntrMethod})
 		return
@@ -56,10 +93,10 @@ func (x *run) hostMethod(subch uint8, method uint16, data uint32) {
 	do(x, subch, data)
 }
 
-// setObject binds a class to the subchannel: class in bits 15:0, engine in bits 20:16. For
+// setObject906f binds a class to the subchannel: class in bits 15:0, engine in bits 20:16. For
 // an unknown class the graphics engine raises its own interrupt; for the other engines the
 // PBDMA does.
-func (x *run) setObject(subch uint8, data uint32) {
+func (x *run) setObject906f(subch uint8, data uint32) {
 	o := object{Class: uint16(data), Engine: uint8(data >> 16 & 0x1f), Bound: true}
 	if o.Engine == gf100.EngineGR && !engineTakes(o) {
 		x.illegalClass(subch, data)
@@ -108,13 +145,23 @@ func (x *run) semaphoreD(subch uint8, d uint32) {
 	switch op := d & semOpMask; op {
 	case semRelease:
 		x.release(va, d&semReleaseWord != 0)
-	case semAcquire, semAcquireGEq, semAcquireAnd:
-		x.Host.Acquire = acquire{Pending: true, Op: op, VA: va, Payload: x.Host.Semaphore[2]}
-		if !x.tryAcquire() && x.verdict == more {
-			x.verdict = blocked
-		}
+	case semAcquire:
+		x.acquire(acquire{When: whenEqual, VA: va, Payload: uint64(x.Host.Semaphore[2])})
+	case semAcquireGEq:
+		x.acquire(acquire{When: whenCircular, VA: va, Payload: uint64(x.Host.Semaphore[2])})
+	case semAcquireAnd:
+		x.acquire(acquire{When: whenAnd, VA: va, Payload: uint64(x.Host.Semaphore[2])})
 	default:
 		x.hold(heldMethod{Subch: subch, Method: 0x1c, Data: d, Intr: gf100.PBDMAIntrSemaphore})
+	}
+}
+
+// acquire begins an acquire, and has the channel wait if it does not succeed.
+func (x *run) acquire(a acquire) {
+	a.Pending = true
+	x.Host.Acquire = a
+	if !x.tryAcquire() && x.verdict == more {
+		x.verdict = blocked
 	}
 }
 
@@ -146,23 +193,23 @@ func (x *run) release(va uint64, short bool) {
 // faulted.
 func (x *run) tryAcquire() bool {
 	a := &x.Host.Acquire
-	b, fault := x.fetch(a.VA, 4)
+	n := 4
+	if a.Wide {
+		n = 8
+	}
+	b, fault := x.fetch(a.VA, n)
 	if fault != nil {
 		a.Pending = false
 		x.fail(gf100.ClientHost, *fault)
 		return false
 	}
-	v := binary.LittleEndian.Uint32(b)
-	var ok bool
-	switch a.Op {
-	case semAcquire:
-		ok = v == a.Payload
-	case semAcquireGEq:
-		ok = int32(v-a.Payload) >= 0
-	case semAcquireAnd:
-		ok = v&a.Payload != 0
+	var v uint64
+	if a.Wide {
+		v = binary.LittleEndian.Uint64(b)
+	} else {
+		v = uint64(binary.LittleEndian.Uint32(b))
 	}
-	if !ok {
+	if !a.When.holds(v, a.Payload, a.Wide) {
 		if !a.Waited {
 			a.Waited = true
 			x.card.stats.AcquireWaits.Add(1)
@@ -191,12 +238,17 @@ const memOpInvalidate = 9
 func (x *run) memOpB(_ uint8, d uint32) {
 	// The other operations order or flush caches that this card does not have.
 	if d>>27 == memOpInvalidate {
-		// The turn goes on when no step of the owner's channels can use an old translation.
-		x.card.stats.Invalidates.Add(1)
-		x.card.flushes[x.Owner].Add(1)
-		x.card.flushes[anyOwner].Add(1)
-		x.verdict, x.flushed = yielded, true
+		x.flush()
 	}
+}
+
+// flush has the owner's channels drop their translations. The turn goes on when no step of them
+// can use an old one.
+func (x *run) flush() {
+	x.card.stats.Invalidates.Add(1)
+	x.card.flushes[x.Owner].Add(1)
+	x.card.flushes[anyOwner].Add(1)
+	x.verdict, x.flushed = yielded, true
 }
 
 func (x *run) setReference(_ uint8, d uint32) {

@@ -33,6 +33,6 @@ func (x *run) method(subch uint8, method uint16, data uint32) {
 
 // notify records an event of an engine besides its memory accesses.
 func (x *run) notify(engine.Event) {
-	x.nonStall |= 1 << gf100.EngineGR
+	x.nonStall |= 1 << x.serving
 	x.released = true
 }

@@ -63,6 +63,7 @@ type step struct {
 	trap     trap
 	said     string               // what a program did, in words
 	broken   string               // why the card failed, a bug
+	reason   *card.Fault          // why a channel of OpenChannel ends, nil if fault says it
 	nonStall uint32               // engines with a non-stall event
 	released bool                 // a semaphore was written: waiters may look again
 	progress bool                 // a word was consumed
@@ -105,6 +106,9 @@ func (c *Card) turn(p *pbdma, ch *channel) *step {
 		if s.flushed {
 			c.awaitSteps(ch.Owner)
 		}
+		if ch.direct != nil {
+			ch.announce(s)
+		}
 		c.mu.Lock()
 		c.deliver(ch, s)
 		if s.verdict != more || ch.yield.Load() || x.since >= end {
@@ -117,7 +121,7 @@ func (c *Card) turn(p *pbdma, ch *channel) *step {
 func (c *Card) step(p *pbdma, ch *channel) {
 	x := &p.run
 	x.step = step{}
-	x.env.Grid, x.env.Pages = &ch.Grid, &ch.vm.pages
+	x.env.Grid, x.env.Pages, x.env.Last = &ch.Grid, &ch.vm.pages, ch.kind.last
 	if !c.stepping[ch.ID].TryRLock() {
 		c.stepping[ch.ID].RLock()
 		x.since = c.clock() // its guest does not pay for pages that the server moves
@@ -178,9 +182,15 @@ func (c *Card) deliver(ch *channel, s *step) {
 		c.fifo.memoryChanged(ch.Owner)
 	}
 	ch.account(s)
-	if c.fifo.channels[ch.ID] == ch {
+	if c.fifo.channels[ch.ID] == ch && ch.direct == nil {
 		c.fifo.Slots[ch.ID].Events |= s.nonStall
 		c.fifo.broken[ch.ID] += s.broken // at most once: it has stopped
+	}
+	if ch.direct != nil {
+		if s.verdict == faulted && s.reason == nil {
+			c.stats.MMUFaults.Add(1)
+		}
+		return
 	}
 	c.regs.EngineEvents(s.nonStall)
 	if s.trap.due {
@@ -288,6 +298,10 @@ func (x *run) fail(u faultUnit, f engine.Fault) {
 
 // hold ends the step with a method that waits for software.
 func (x *run) hold(h heldMethod) {
+	if x.direct != nil {
+		x.stop(heldFault(h))
+		return
+	}
 	h.Valid = true
 	x.channel.Held = h
 	x.verdict = held

@@ -26,8 +26,8 @@ const (
 // mayRun reports whether slot i has a channel that is allowed to run now.
 func (f *fifo) mayRun(i int) bool {
 	s, c := &f.Slots[i], f.card
-	return f.channels[i] != nil && s.Enabled && s.Listed && c.powered() &&
-		c.regs.pfifoEnable.Get()&gf100.FIFOEnabled != 0 && c.regs.schedDisable.Get()&gf100.SchedRunlist == 0
+	return f.channels[i] != nil && s.Enabled && s.Listed && c.powered() && (f.direct(i) ||
+		c.regs.pfifoEnable.Get()&gf100.FIFOEnabled != 0 && c.regs.schedDisable.Get()&gf100.SchedRunlist == 0)
 }
 
 // schedule queues a channel if it may run and is idle or waiting. Its PBDMA finds out

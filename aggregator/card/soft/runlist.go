@@ -27,7 +27,7 @@ func (f *fifo) commitRunlist(v uint32) {
 		}
 	})
 	for i := range f.Slots {
-		f.Slots[i].Listed = listed[i]
+		f.Slots[i].Listed = listed[i] || f.direct(i)
 	}
 	if missing {
 		c.regs.SchedError(gf100.SchedRunlistData)

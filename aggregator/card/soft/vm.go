@@ -20,8 +20,11 @@ type vm struct {
 	tlb   shadowpt.TLB
 	pages engine.Pages // that programs reached
 	lent  bool         // system memory, since the last sync
-	fault engine.Fault
-	meter *engine.Meter // of the step under way; nil for a window
+	// privileged is an address space that reaches supervisor pages.
+	privileged bool
+	discarded  *[shadowpt.SmallPage]byte // what is written to sparse pages
+	fault      engine.Fault
+	meter      *engine.Meter // of the step under way; nil for a window
 
 	writes writes // of the step under way
 }
@@ -33,8 +36,8 @@ func instanceSpace(inst []byte) shadowpt.Space {
 }
 
 // bind sets the address space.
-func (m *vm) bind(s shadowpt.Space) {
-	m.tlb.Bind(shadowpt.Fermi, s)
+func (m *vm) bind(f *shadowpt.Format, s shadowpt.Space) {
+	m.tlb.Bind(f, s)
 	m.pages.Drop()
 }
 
@@ -75,7 +78,9 @@ func (m *vm) Bytes(va uint64, n int, write bool) ([]byte, *engine.Fault) {
 	switch {
 	case !ok:
 		return nil, m.fail(va, write, reason)
-	case page.Supervisor:
+	case page.Sparse:
+		return m.sparse(va, n, write), nil
+	case page.Supervisor && !m.privileged:
 		return nil, m.fail(va, write, shadowpt.PageSystemOnly)
 	case write && page.ReadOnly:
 		return nil, m.fail(va, write, shadowpt.PageReadOnly)
@@ -89,7 +94,7 @@ func (m *vm) Bytes(va uint64, n int, write bool) ([]byte, *engine.Fault) {
 	run := end - va
 	for run < uint64(n) {
 		next, nextEnd, _, ok := m.lookup(va + run)
-		if !ok || next.Addr != addr+run || next.Target != page.Target || next.Supervisor || write && next.ReadOnly {
+		if !ok || next.Addr != addr+run || next.Target != page.Target || next.Sparse || next.Supervisor && !m.privileged || write && next.ReadOnly {
 			break
 		}
 		run = nextEnd - va
@@ -108,6 +113,20 @@ func (m *vm) Bytes(va uint64, n int, write bool) ([]byte, *engine.Fault) {
 	}
 	return nil, m.fail(va, write, shadowpt.PageNotPresent)
 }
+
+// sparse returns what a page without memory reads as, or a place for what is written to it.
+func (m *vm) sparse(va uint64, n int, write bool) []byte {
+	n = min(n, int(shadowpt.SmallPage-va%shadowpt.SmallPage))
+	if !write {
+		return zeros[:n]
+	}
+	if m.discarded == nil {
+		m.discarded = new([shadowpt.SmallPage]byte)
+	}
+	return m.discarded[:n]
+}
+
+var zeros [shadowpt.SmallPage]byte // only read
 
 // fail records a fault; the vm's own Fault value is reused so that faulting
 // does not allocate.
