@@ -83,6 +83,8 @@ func TestQuota(t *testing.T) {
 	require.NotNil(t, fast.cardChannel(3))
 	_, err := addFace(a, GuestConfig{Name: "more", VRAM: 4 << 20, Tables: 1 << 20, Channels: 3, Guaranteed: 4}, newRecorder())
 	require.ErrorContains(t, err, "must be 1 to 3")
+	_, err = addFace(a, GuestConfig{Name: "more", VRAM: 4 << 20, Tables: 64 << 10}, newRecorder())
+	require.ErrorContains(t, err, "one address space needs 320 KiB")
 }
 
 // TestScrubBeforeTheNextOwner: memory that changes hands is clean.

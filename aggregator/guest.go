@@ -49,13 +49,13 @@ func newGuest(a *Aggregator, index int, cfg GuestConfig, e vram.Extents, share c
 	r := roomGuest{g}
 	g.reports = report.New(listener{face, g}, r)
 	g.mem = memory.New(a.gpu, e, g.dma(), r)
-	g.shadows = shadow.New(shadow.Config{Policy: cfg.Shadow, VRAM: cfg.VRAM, Tables: cfg.Tables, Rate: a.opts.TableRate},
+	g.shadows = shadow.New(shadow.Config{Format: face.Format(), Policy: cfg.Shadow, VRAM: cfg.VRAM, Tables: cfg.Tables, Rate: a.opts.TableRate},
 		tables{g.mem, g}, share, &g.stats.Shadow)
 	g.channels = channels.New(channels.Config{
-		Lock: &g.mu, Channels: cfg.Channels, GPU: a.gpu, Share: share, Gate: a.gate, Mem: g.mem, Shadows: g.shadows, Face: face,
+		Lock: &g.mu, Format: face.Format(), Channels: cfg.Channels, GPU: a.gpu, Share: share, Gate: a.gate, Mem: g.mem, Shadows: g.shadows, Face: face,
 	}, r, &g.stats.Channels)
 	g.BARs = window.New(window.Config{
-		Map: cfg.Map, Limits: cfg.MapLimits, GPU: a.gpu, Mem: g.mem, Channels: g.channels, Shadows: g.shadows, Quota: a.mappings,
+		Map: cfg.Map, Format: face.Format(), Limits: cfg.MapLimits, GPU: a.gpu, Mem: g.mem, Channels: g.channels, Shadows: g.shadows, Quota: a.mappings,
 	}, &g.stats.Windows)
 	g.wake = sync.NewCond(&g.mu)
 	return g

@@ -115,8 +115,6 @@ func (c *GuestConfig) complete(o *Options) error {
 		return fmt.Errorf("%d channels: must be 1 to %d", c.Channels, channels.Max)
 	case c.Guaranteed < 1 || c.Guaranteed > c.Channels:
 		return fmt.Errorf("%d guaranteed channels of %d: must be 1 to %d", c.Guaranteed, c.Channels, c.Channels)
-	case c.Tables < shadowpt.DirSize+shadowpt.SmallTableSize:
-		return fmt.Errorf("%d KiB for page tables: too little for one address space", c.Tables>>10)
 	}
 	return nil
 }

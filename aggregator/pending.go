@@ -11,6 +11,8 @@ import (
 type Face interface {
 	channels.Face
 	report.Receiver
+	// Format is that of the guest's page tables.
+	Format() *shadowpt.Format
 	// Round does what the face asked for last. It belongs to the worker, and is called without the
 	// guest's lock, after everything that must precede a change of which channels may run.
 	Round(Ask) report.Notes

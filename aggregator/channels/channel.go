@@ -98,9 +98,10 @@ func (ch *Channel) NoteUnmappedDMA(f card.Fault) {
 	if ch.space == nil {
 		return
 	}
-	m, s := ch.of.cfg.Mem, shadowpt.Space{Limit: shadowpt.VASize}
+	m, format := ch.of.cfg.Mem, ch.of.cfg.Format
+	s := shadowpt.Space{Limit: format.VASize()}
 	s.Dir, s.Target = ch.Space()
-	p, _, ok := shadowpt.Walk(m, s, f.VA)
+	p, _, ok := format.Walk(m, s, f.VA)
 	if at := p.Addr + f.VA - p.VA; ok && p.Target.System() {
 		if _, ok := m.Translate(p.Target, at, 1, f.Write); !ok {
 			ch.of.stats.UnmappedDMA.Note(at, f.Write)

@@ -17,6 +17,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/gate"
 	"github.com/umbra-gpu/umbra/aggregator/memory"
 	"github.com/umbra-gpu/umbra/aggregator/shadow"
+	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
 // Guest is the guest whose channels these are. Its methods are called without its lock.
@@ -35,8 +36,9 @@ type Guest interface {
 
 // Config is what the channels use.
 type Config struct {
-	Lock     sync.Locker // the guest's
-	Channels int         // that the guest may have on the card at a time
+	Lock     sync.Locker      // the guest's
+	Format   *shadowpt.Format // of the guest's tables
+	Channels int              // that the guest may have on the card at a time
 	GPU      card.GPU
 	Share    card.Share
 	Gate     *gate.Gate

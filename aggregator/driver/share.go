@@ -7,6 +7,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/vram"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
+	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
 var _ [gf100.Owners]struct{} = [card.MaxShares]struct{}{}
@@ -22,6 +23,9 @@ type share struct {
 // NewShare implements card.GPU; one call at a time. The instance blocks of channels that are not guaranteed take
 // memory of the tables.
 func (d *Driver) NewShare(c card.ShareConfig) (card.Share, error) {
+	if c.Tables < shadowpt.DirSize+shadowpt.SmallTableSize {
+		return nil, fmt.Errorf("%d KiB for page tables: one address space needs %d KiB", c.Tables>>10, (shadowpt.DirSize+shadowpt.SmallTableSize)>>10)
+	}
 	s := &share{driver: d, cfg: c}
 	d.table.Lock()
 	promised := 0

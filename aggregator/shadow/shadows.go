@@ -37,6 +37,7 @@ type Card interface {
 
 // Config bounds a guest's shadows.
 type Config struct {
+	Format *shadowpt.Format // of the guest's tables
 	Policy shadowpt.Policy
 	VRAM   uint64  // bytes of the guest's memory
 	Tables uint64  // bytes of memory for tables
@@ -82,7 +83,7 @@ func (s Span) empty() bool { return s.From == s.To }
 // New returns the shadows of a guest that has no channels yet.
 func New(cfg Config, guest Guest, c Card, stats *Stats) *Shadows {
 	sh := &Shadows{
-		cfg: cfg, card: c, stats: stats, spaces: make(map[Key]*Space), work: shadowpt.NewWork(shadowpt.Fermi, 0, 4*cfg.Tables),
+		cfg: cfg, card: c, stats: stats, spaces: make(map[Key]*Space), work: shadowpt.NewWork(cfg.Format, 0, 4*cfg.Tables),
 		meter: meter{guest: guest}, following: cfg.Policy.Scan == shadowpt.ScanIncremental,
 		state: ShadowsState{Policy: cfg.Policy},
 	}

@@ -22,6 +22,7 @@ import (
 // Config says what a client may map, and of what.
 type Config struct {
 	Map      aperture.Map
+	Format   *shadowpt.Format // of the guest's tables
 	Limits   aperture.Limits
 	GPU      card.GPU
 	Mem      *memory.Memory
@@ -78,7 +79,7 @@ func (w *BARs) OpenWindows(cfg aperture.Config) error {
 	if err := w.maps.Free(); err != nil {
 		return err
 	}
-	cfg.Map, cfg.Format, cfg.VRAM, cfg.Limits = w.cfg.Map, shadowpt.Fermi, w.mem.Size(), w.cfg.Limits
+	cfg.Map, cfg.Format, cfg.VRAM, cfg.Limits = w.cfg.Map, w.cfg.Format, w.mem.Size(), w.cfg.Limits
 	if err := w.cfg.Quota.take(w, len(w.mem.Extents()), &cfg.Limits); err != nil {
 		return err
 	}
@@ -114,7 +115,7 @@ func (w *BARs) ShowBAR(bar int, virtual bool, s *shadowpt.Space) {
 	if b.state = (BARState{virtual, s != nil}); s == nil {
 		s = &shadowpt.Space{}
 	}
-	b.tlb.Bind(shadowpt.Fermi, *s)
+	b.tlb.Bind(w.cfg.Format, *s)
 	b.show()
 }
 

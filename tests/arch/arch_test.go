@@ -39,7 +39,7 @@ func read(name string, src []byte) (f source, err error) {
 	if err != nil {
 		return f, err
 	}
-	f = source{path: name, doc: strings.TrimSpace(file.Doc.Text())}
+	f = source{path: name, doc: strings.TrimSpace(file.Doc.Text()), format: formats.FindString(string(src))}
 	for _, spec := range file.Imports {
 		imp, err := strconv.Unquote(spec.Path.Value)
 		if err != nil {
@@ -170,6 +170,9 @@ func TestPlanted(t *testing.T) {
 			require.Contains(t, got, c.want)
 		})
 	}
+	f, err := read("aggregator/x.go", []byte("package x\n\nvar f = shadowpt.Hopper\n"))
+	require.NoError(t, err)
+	require.Len(t, importFindings(f), 1)
 	one, none := source{path: "mmio/x.go", doc: "Package x is."}, source{path: "mmio/y.go"}
 	require.Empty(t, docFindings([]source{one, none}))
 	require.Len(t, docFindings([]source{none}), 1)

@@ -7,6 +7,7 @@ package arch
 import (
 	"fmt"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -93,6 +94,9 @@ var (
 	chipRooms = []string{"aggregator/face", "aggregator/passthrough", "aggregator/driver", "aggregator/driver/structs", "aggregator/card/soft"}
 )
 
+// formats are the names of package shadowpt that are one chip's, for the same rooms.
+var formats = regexp.MustCompile(`\bshadowpt\.(Fermi|Hopper|Walk|VASize|VABits|DirSize|DirSpan|DecodePDE|DecodePTE)\b`)
+
 // testLibs may be imported by _test.go files everywhere.
 var testLibs = []string{sys, "github.com/stretchr/testify", "pgregory.net/rapid", "go.uber.org/goleak", "github.com/rogpeppe/go-internal"}
 
@@ -101,6 +105,7 @@ type source struct {
 	path    string // from the root of the repository
 	doc     string
 	imports []string
+	format  string // the first of formats that it names
 }
 
 func (f *source) test() bool { return strings.HasSuffix(f.path, "_test.go") }
@@ -118,12 +123,16 @@ func importFindings(f source) (out []string) {
 			imports = []string{"*"}
 		}
 	}
+	chip := slices.Contains(chipRooms, from.name) || !under(f.path, "aggregator") || f.test()
+	if f.format != "" && !chip {
+		out = append(out, fmt.Sprintf("%s: %s must not use %s: only faces and cards know a chip", f.path, from.name, f.format))
+	}
 	for _, imp := range f.imports {
 		local, ours := strings.CutPrefix(imp, Module+"/")
 		first, _, _ := strings.Cut(imp, "/")
 		switch {
 		case ours:
-			if slices.Contains(chips, local) && under(f.path, "aggregator") && !f.test() && !slices.Contains(chipRooms, from.name) {
+			if slices.Contains(chips, local) && !chip {
 				out = append(out, fmt.Sprintf("%s: %s must not import %s: only faces and cards know a chip", f.path, from.name, local))
 			}
 			if to := roomOf(local); to == nil {

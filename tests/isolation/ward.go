@@ -62,6 +62,7 @@ type protected struct {
 type noFace struct{}
 
 func (noFace) Describe(uint32) (d channels.Description, ok bool) { return d, false }
+func (noFace) Format() *shadowpt.Format                          { return shadowpt.Fermi }
 func (noFace) Round(aggregator.Ask) report.Notes                 { return 0 }
 func (noFace) Completed(card.EngineSet)                          {}
 func (noFace) Failed(uint32, report.Error)                       {}

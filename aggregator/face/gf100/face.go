@@ -96,6 +96,9 @@ func New(to Receiver) *Face { return &Face{to: to} }
 // Connect sets the guest.
 func (f *Face) Connect(g Guest) { f.guest = g }
 
+// Format implements aggregator.Face.
+func (f *Face) Format() *shadowpt.Format { return shadowpt.Fermi }
+
 // Time, Quarantine, MemoryBarrier, Access and Shown implement devmodel.Card.
 func (f *Face) Time() uint64             { return f.guest.Time() }
 func (f *Face) Quarantine(reason string) { f.guest.Quarantine(reason) }
