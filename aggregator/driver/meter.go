@@ -36,7 +36,8 @@ type meter struct {
 
 	mu       sync.Mutex
 	onUse    func()    // nil if nobody meters
-	at       time.Time // of the last look
+	at       time.Time // of the last look, before it read the channels
+	fresh    time.Time // until when Use returns its result
 	stale    bool      // something was done to a channel since
 	channels [gf100.Channels]*usage
 	serving  [card.MaxEngines]*usage
@@ -101,7 +102,7 @@ func (m *meter) Use(id uint32) card.Use {
 	if u == nil {
 		return card.Use{Barred: true}
 	}
-	if m.stale || u.active && time.Since(m.at) > lookMin {
+	if m.stale || u.active && time.Now().After(m.fresh) {
 		m.look()
 	}
 	return u.Use
@@ -172,12 +173,15 @@ func (u *usage) start() {
 	}
 }
 
-// look looks at all active channels, and returns when to look again. m.mu is held.
+// look looks at all active channels, and returns when to look again. Its result stays fresh for as long as
+// the look took, and at least lookMin: a caller that asks for one channel after another causes one look.
+// m.mu is held.
 func (m *meter) look() (next time.Duration) {
 	next = time.Hour
 	if m.onUse == nil {
 		return next
 	}
+	begun := time.Now()
 	m.readEngines()
 	now, changed := time.Now(), false
 	for _, u := range m.channels {
@@ -194,6 +198,8 @@ func (m *meter) look() (next time.Duration) {
 		}
 	}
 	m.at, m.stale, m.charged = now, false, [card.MaxEngines]time.Duration{}
+	end := time.Now()
+	m.fresh = end.Add(max(lookMin, end.Sub(begun)))
 	if changed {
 		m.onUse()
 	}

@@ -79,3 +79,38 @@ func TestMeter(t *testing.T) {
 	u = look(a, 0, 3)
 	require.True(t, u.Idle && u.Ended == 3)
 }
+
+// slowCard is a card with a register that takes long to read.
+type slowCard struct {
+	*fakecard.Card
+	slow  uint64
+	looks int // at the register
+}
+
+func (s *slowCard) Read32(bar int, off uint64) uint32 {
+	if off == s.slow {
+		s.looks++
+		time.Sleep(100 * time.Millisecond)
+	}
+	return s.Card.Read32(bar, off)
+}
+
+// TestMeterLooksOnce: a caller that asks for all channels in turn causes one look, however long that takes.
+func TestMeterLooksOnce(t *testing.T) {
+	slow := &slowCard{Card: fakecard.New(4 << 20)}
+	d := newDriver(t, slow, Options{})
+	s := newShare(t, d, 1, 32)
+	m := newMeter(d)
+	m.onUse = func() {}
+	var chans [32]*channel
+	for i := range chans {
+		chans[i], _ = running(t, s)
+		m.add(chans[i], &card.ChannelConfig{Ring: card.Ring{Log2: 4}})
+		m.submitted(chans[i], 1)
+	}
+	m.stale, slow.slow = false, uint64(chans[0].reg(regChannel))
+	for _, ch := range chans {
+		m.Use(ch.id)
+	}
+	require.Equal(t, 1, slow.looks)
+}
