@@ -136,7 +136,7 @@ func (g *Guest) Reset() error {
 		for id := range uint32(channels.Max) {
 			g.bind(id, false)
 		}
-		g.channels.May = channels.Set{}
+		g.channels.ForbidAll()
 		g.state.Pending.Reset = true
 		g.await()
 	})

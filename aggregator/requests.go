@@ -40,7 +40,7 @@ func (g *Guest) rebindSoon(id uint32) {
 func (g *Guest) Allow(id uint32, on bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.channels.May.Put(id, on)
+	g.channels.Allow(id, on)
 	ch := g.channels.Ready(id)
 	switch {
 	case ch == nil: // the worker checks May after the bind
@@ -56,7 +56,7 @@ func (g *Guest) Allow(id uint32, on bool) {
 func (g *Guest) AllowSoon(may channels.Set) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.channels.May, g.channels.Behind = may, true
+	g.channels.AllowSoon(may)
 	g.state.Pending.Follow = true
 	g.wake.Broadcast()
 }

@@ -154,6 +154,12 @@ func (c *Channels) Run(ch *Channel) (again card.Fault, refused bool) {
 	return again, false
 }
 
+// Allow notes whether a channel may run, and ForbidAll that none may. AllowSoon notes which may: the card is
+// behind until Follow.
+func (c *Channels) Allow(id uint32, on bool) { c.May.Put(id, on) }
+func (c *Channels) AllowSoon(may Set)        { c.May, c.Behind = may, true }
+func (c *Channels) ForbidAll()               { c.May = Set{} }
+
 // SetMay says which channels may run. It disables those that may not any more, and those of off, and
 // returns those that may run now.
 func (c *Channels) SetMay(now, off Set) (joined []*Channel) {
