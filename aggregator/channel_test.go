@@ -1,6 +1,7 @@
 package aggregator
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -11,6 +12,7 @@ import (
 	"github.com/umbra-gpu/umbra/devmodel"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
+	"github.com/umbra-gpu/umbra/tests/fakecard"
 )
 
 // TestNewChannelsRunAfterTheInvalidate: a channel that is bound in a space whose tables changed
@@ -79,7 +81,8 @@ func (g *givenFace) Describe(id uint32) (channels.Description, bool) {
 	return d, ok
 }
 
-// TestGivenMapping: a channel whose mapping is given has no shadow, and ends without an invalidate.
+// TestGivenMapping: a channel whose mapping is given has no shadow. Like any other it is freed after an
+// invalidate.
 func TestGivenMapping(t *testing.T) {
 	a, f := newAgg(t, Options{})
 	given := &givenFace{Face: face.New(newRecorder())}
@@ -90,11 +93,16 @@ func TestGivenMapping(t *testing.T) {
 	given.space, err = g.share.NewSpace()
 	require.NoError(t, err)
 	bindChannelAt(t, g, 2, dirAt+shadowpt.DirSize)
-	require.NotEqual(t, directory(t, f, g, 1), directory(t, f, g, 2))
+	dir := directory(t, f, g, 2)
+	require.NotEqual(t, directory(t, f, g, 1), dir)
 	require.EqualValues(t, 1, g.stats.Shadow.Rebuilds.Load())
 	f.Hold(invalidates, true)
+	f.Forget()
 	gpu(g).Channel(2, devmodel.Bind, 0)
-	settle(g)
-	require.EqualValues(t, 1, g.stats.Channels.Unbinds.Load())
+	named := regWrite{Reg: fakecard.Reg("NV_PFB_PRI_MMU_INVALIDATE_PDB"), V: uint32(dir >> 12 << 4)}
+	require.Eventually(t, func() bool { return slices.Contains(f.WritesTo(named.Reg, 4), named) }, patience, tick)
+	require.Len(t, g.channels.CardChannels(), 2)
 	f.Hold(invalidates, false)
+	settle(g)
+	require.Len(t, g.channels.CardChannels(), 1)
 }

@@ -16,6 +16,7 @@ type Channel struct {
 	card       card.Channel
 	key        shadow.Key    // its address space
 	space      *shadow.Space // nil if the mapping was given
+	given      card.Space
 	structures Structures
 
 	state ChannelState // guarded by the guest's lock

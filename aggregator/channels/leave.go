@@ -73,11 +73,12 @@ func (c *Channels) finish(ch *Channel) {
 	c.cfg.Gate.Remove(ch)
 	ch.card.Unbind()
 	c.Saved[ch.ID] = SavedState{Number: ch.card.ID(), Token: state.Token}
-	if ch.space != nil && c.cfg.Shadows.Leave(ch.space) && !c.Invalidate() {
-		c.exits.waiting = append(c.exits.waiting, ch) // until an invalidate completes
+	if ch.given == nil && !c.cfg.Shadows.Leave(ch.space) {
+		c.release(ch)
 		return
 	}
-	c.release(ch)
+	c.exits.waiting = append(c.exits.waiting, ch)
+	c.Invalidate() // else a later one releases it
 }
 
 // release frees the memory and the number of a closed channel that the card does not use.
@@ -90,7 +91,16 @@ func (c *Channels) release(ch *Channel) {
 // Invalidate makes the card drop old translations, and then frees everything that went out of
 // use.
 func (c *Channels) Invalidate() bool {
-	if c.exits.timedOut || !c.inTime(c.cfg.Shadows.InvalidateCard()) {
+	if c.exits.timedOut {
+		return false
+	}
+	var given []card.Space
+	for _, ch := range c.exits.waiting {
+		if ch.given != nil {
+			given = append(given, ch.given)
+		}
+	}
+	if !c.inTime(c.cfg.Shadows.InvalidateCard(given...)) {
 		return false
 	}
 	for _, ch := range c.exits.waiting {
