@@ -26,7 +26,7 @@ func TestNewChannelsRunAfterTheInvalidate(t *testing.T) {
 	bindChannel(t, g, 1)
 	writeEntry(t, g, 0x300000, 0)
 	f.Hold(invalidates, true)
-	listed(g, 2)
+	listed(t, g, 2)
 	bindAt(g, 2, writeInstance(t, g, 2, dirAt, 0))
 	gpu(g).Channel(2, devmodel.Enable, 1)
 	f.Forget()

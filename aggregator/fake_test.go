@@ -170,10 +170,11 @@ func gpu(g *Guest) *face.Face {
 }
 
 // listed has a channel on the runlist.
-func listed(g *Guest, id uint8) {
+func listed(t tester, g *Guest, id uint8) {
+	t.Helper()
 	s := gpu(g).State()
 	s.Listed.Add(uint32(id))
-	gpu(g).SetState(s)
+	require.NoError(t, gpu(g).SetState(s))
 }
 
 // Where a test guest has its structures.
@@ -206,7 +207,7 @@ func bindChannel(t tester, g *Guest, id uint8) {
 func bindChannelAt(t tester, g *Guest, id uint8, dir uint64) {
 	t.Helper()
 	inst := writeInstance(t, g, uint64(id), dir, 0)
-	listed(g, id)
+	listed(t, g, id)
 	bindAt(g, id, inst)
 	gpu(g).Channel(id, devmodel.Enable, 1)
 	settle(g)

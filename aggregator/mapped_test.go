@@ -108,7 +108,7 @@ func TestNoChannelBeginsWhilePagesMove(t *testing.T) {
 		writeEntry(t, g, table, shadowpt.PTE{Valid: true, Addr: 0x1000}.Encode())
 		s := gpu(g).State()
 		s.Inst[1] = writeInstance(t, g, 2, otherDir, 0)
-		gpu(g).SetState(s)
+		require.NoError(t, gpu(g).SetState(s))
 
 		g.mu.Lock()
 		g.bind(1, true)

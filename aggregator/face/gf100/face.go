@@ -5,8 +5,8 @@
 // # Locks and goroutines
 //
 // The package has no goroutines. Face.mu guards a FaceState. It is taken after the virtual GPU's lock,
-// by traps and by the guest's worker, and before the guest's. What the registers of windows say is
-// guarded by the virtual GPU's lock.
+// by traps and by the guest's worker, and before the guest's. The virtual GPU's lock guards its Windows
+// instead.
 //
 // # Differences from a card of one's own
 //
@@ -20,6 +20,7 @@
 package gf100
 
 import (
+	"fmt"
 	"sync"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
@@ -63,20 +64,25 @@ type Guest interface {
 type Face struct {
 	to    Receiver
 	guest Guest
-	bars  bars
 
 	mu    sync.Mutex
 	state FaceState
 }
 
-// FaceState is what the guest's registers say about its channels.
+// FaceStateVersion is the version of FaceState that this package writes and reads.
+const FaceStateVersion = 1
+
+// FaceState is what the guest's registers say about its channels and windows. It is all that a face
+// knows.
 type FaceState struct {
+	Version int
 	Inst    [chip.Channels]uint64 // of the instance block, in the guest's VRAM
 	Enabled channels.Set
 	Listed  channels.Set // the last runlist
 	Blocked bool         // PFIFO lets no channel run
 	// Served is by engine the number plus one of the channel that the guest saw on it last.
-	Served [card.MaxEngines]uint8
+	Served  [card.MaxEngines]uint8
+	Windows WindowsState
 }
 
 // may returns which channels may run.
@@ -116,13 +122,27 @@ func (f *Face) Reset() error {
 	return err
 }
 
-// State returns what the guest's registers say, and SetState takes it over.
+// State returns what the guest's registers say. No trap is under way.
 func (f *Face) State() (s FaceState) {
 	f.locked(func(now *FaceState) { s = *now })
+	s.Version = FaceStateVersion
 	return s
 }
 
-func (f *Face) SetState(s FaceState) { f.locked(func(now *FaceState) { *now = s }) }
+// SetState takes over a state, which it does not trust. No trap is under way. The guest's rooms take over
+// theirs: nothing here opens channels or shows windows.
+func (f *Face) SetState(s FaceState) error {
+	if s.Version != FaceStateVersion {
+		return fmt.Errorf("gf100: face state has version %d; this program reads version %d", s.Version, FaceStateVersion)
+	}
+	for e, id := range s.Served {
+		if id > chip.Channels {
+			return fmt.Errorf("gf100: face state: engine %d served channel %d; must be below %d", e, id-1, chip.Channels)
+		}
+	}
+	f.locked(func(now *FaceState) { *now = s })
+	return nil
+}
 
 func (f *Face) locked(do func(*FaceState)) {
 	f.mu.Lock()

@@ -23,10 +23,10 @@ type Windows interface {
 	Shown() bool
 }
 
-// bars is what the registers of windows say.
-type bars struct {
-	block  [devmodel.PRAMIN]uint64 // of the instance blocks of BAR1 and BAR3
-	pramin uint32                  // NV_PBUS_BAR0_WINDOW
+// WindowsState is what the registers of windows say.
+type WindowsState struct {
+	Block  [devmodel.PRAMIN]uint64 // of the instance blocks of BAR1 and BAR3
+	PRAMIN uint32                  // NV_PBUS_BAR0_WINDOW
 }
 
 // barOf are the BARs of windows, and their clients of the MMU.
@@ -49,7 +49,7 @@ func (f *Face) Set(s devmodel.Setting, v uint32) { settings[s](f, v) }
 
 func (f *Face) setBlock(w devmodel.Window, v uint32) {
 	inst, virtual := chip.BlockMemory(v)
-	f.bars.block[w] = inst
+	f.state.Windows.Block[w] = inst
 	var space *shadowpt.Space
 	block := make([]byte, chip.InstanceSize)
 	if virtual && f.guest.Memory().Read(shadowpt.VRAM, inst, block) {
@@ -60,20 +60,20 @@ func (f *Face) setBlock(w devmodel.Window, v uint32) {
 }
 
 func (f *Face) setPRAMIN(v uint32) {
-	f.bars.pramin = v
-	f.guest.PointPRAMIN(f.bars.at(0))
+	f.state.Windows.PRAMIN = v
+	f.guest.PointPRAMIN(f.state.Windows.at(0))
 }
 
 // at returns where off of the PRAMIN window lies.
-func (b *bars) at(off uint64) (shadowpt.Target, uint64) {
-	target, addr := chip.PRAMINMemory(b.pramin)
+func (s *WindowsState) at(off uint64) (shadowpt.Target, uint64) {
+	target, addr := chip.PRAMINMemory(s.PRAMIN)
 	return shadowpt.Target(target), addr + off
 }
 
 // Read implements devmodel.Card.
 func (f *Face) Read(w devmodel.Window, off uint64, p []byte) (fault chip.MMUFault, ok bool) {
 	if w == devmodel.PRAMIN {
-		t, addr := f.bars.at(off)
+		t, addr := f.state.Windows.at(off)
 		f.guest.ReadAt(t, addr, p)
 		return fault, true
 	}
@@ -84,7 +84,7 @@ func (f *Face) Read(w devmodel.Window, off uint64, p []byte) (fault chip.MMUFaul
 // Write implements devmodel.Card.
 func (f *Face) Write(w devmodel.Window, off uint64, p []byte) (fault chip.MMUFault, ok bool) {
 	if w == devmodel.PRAMIN {
-		t, addr := f.bars.at(off)
+		t, addr := f.state.Windows.at(off)
 		f.guest.WriteAt(t, addr, p)
 		return fault, true
 	}
@@ -96,5 +96,5 @@ func (f *Face) fault(w devmodel.Window, x window.Fault, ok bool) (chip.MMUFault,
 	if ok {
 		return chip.MMUFault{}, true
 	}
-	return barOf[w].Fault(f.bars.block[w], x.VA, x.Write, uint8(x.Reason)), false
+	return barOf[w].Fault(f.state.Windows.Block[w], x.VA, x.Write, uint8(x.Reason)), false
 }
