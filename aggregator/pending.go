@@ -18,7 +18,8 @@ type Face interface {
 	Round(Ask) report.Notes
 }
 
-// Ask is what a face asks of itself: two words that only the face understands.
+// Ask is a face's request to itself, in words that only the face understands. It travels with the round: a
+// face that kept it would let channels run before invalidates that arrived with it during a round.
 type Ask = [2]uint32
 
 // Requests are flags, not a queue: repeated requests collapse into at most one further round
