@@ -2,6 +2,7 @@ package driver
 
 import (
 	"math/bits"
+	"slices"
 
 	"github.com/umbra-gpu/umbra/aggregator/vram"
 )
@@ -28,6 +29,22 @@ func (s *space) detach(t *table) {
 			s.emptied = append(s.emptied, up)
 		}
 	}
+}
+
+// giveBackFresh frees the tables of a change that does not fit. No walk was inside.
+func (s *space) giveBackFresh() {
+	for _, t := range slices.Backward(s.fresh) {
+		if t.up.kids[t.part][t.at] = nil; t.up.kid(t.at, 1-t.part) == nil {
+			t.up.set--
+		}
+		s.free(t)
+	}
+	s.forgetFresh()
+}
+
+func (s *space) forgetFresh() {
+	clear(s.fresh)
+	s.fresh = s.fresh[:0]
 }
 
 // freeRetired frees the tables that were retired before an invalidate that has completed.

@@ -15,10 +15,11 @@ type space struct {
 	memory tableMemory
 	format *shadowpt.Format
 	root   *table
-	// emptied are tables that may have no entries left, which leave their directory at the end of an
-	// Apply. retired are those that left: a walk may be inside until an invalidate.
-	emptied, retired []*table
-	words            [vram.PageSize]byte
+	// fresh are tables of the change under way, which no entry on the card names yet. emptied are tables
+	// that may have no entries left, which leave their directory at the end of an Apply. retired are
+	// those that left: a walk may be inside until an invalidate.
+	fresh, emptied, retired []*table
+	words                   [vram.PageSize]byte
 }
 
 // tableMemory is where tables lie.
@@ -97,14 +98,8 @@ func (s *space) apply(c *card.Change) error {
 	if err != nil {
 		return err
 	}
-	if !c.Unmaps() {
-		for va := c.VA; va < c.VA+c.Size; {
-			t := s.reach(va, depth, part)
-			if t == nil {
-				return card.ErrTables
-			}
-			va = t.end(va)
-		}
+	if !c.Unmaps() && !s.reachAll(c, depth, part) {
+		return card.ErrTables
 	}
 	pte := c.PTE()
 	word, step, sparse := uint64(0), uint64(0), c.Flags&shadowpt.Sparse != 0
@@ -188,7 +183,25 @@ func (t *table) kid(i, part int) *table {
 	return t.kids[part][i]
 }
 
-// reach is find, and allocates the tables that are missing. It returns nil if there is no memory.
+// reachAll allocates the tables that a change needs. If there is no memory for all of them, it takes none.
+func (s *space) reachAll(c *card.Change, depth, part int) bool {
+	for va := c.VA; va < c.VA+c.Size; {
+		t := s.reach(va, depth, part)
+		if t == nil {
+			s.giveBackFresh()
+			return false
+		}
+		va = t.end(va)
+	}
+	for _, t := range s.fresh {
+		s.link(t.up, t.at)
+	}
+	s.forgetFresh()
+	return true
+}
+
+// reach is find, and allocates the tables that are missing, without entries on the card that name
+// them. It returns nil if there is no memory.
 func (s *space) reach(va uint64, depth, part int) *table {
 	t := s.root
 	for level := 1; level <= depth; level++ {
@@ -209,8 +222,7 @@ func (s *space) reach(va uint64, depth, part int) *table {
 			if t.kids[part][i] = next; t.kid(i, 1-part) == nil {
 				t.set++
 			}
-			s.link(t, i)
-			s.emptied = append(s.emptied, next) // unless it gets pages
+			s.fresh = append(s.fresh, next)
 		}
 		t = next
 	}

@@ -16,12 +16,12 @@ import (
 
 // slab is memory for tables.
 type slab struct {
-	t     *rapid.T
+	t     require.TestingT
 	bytes []byte
 	free  vram.Allocator
 }
 
-func newSlab(t *rapid.T, n int) *slab {
+func newSlab(t require.TestingT, n int) *slab {
 	s := &slab{t: t, bytes: make([]byte, n)}
 	s.free.Release(card.Run{Size: uint64(n)})
 	return s
@@ -42,6 +42,59 @@ func (s *slab) write(addr uint64, p []byte) { copy(s.bytes[addr:], p) }
 
 func (s *slab) Read64(_ shadowpt.Target, addr uint64) (uint64, bool) {
 	return binary.LittleEndian.Uint64(s.bytes[addr:]), true
+}
+
+// A slab is also the memory of a guest, which has all of VRAM.
+
+func (s *slab) ReadTable(_ shadowpt.Target, addr uint64, p []byte) bool {
+	return copy(p, s.bytes[addr:]) == len(p)
+}
+func (s *slab) SameTable(_ shadowpt.Target, addr uint64, p []byte) bool {
+	return bytes.HasPrefix(s.bytes[addr:], p)
+}
+func (s *slab) SameTables(parts []shadowpt.Part) {
+	for i := range parts {
+		parts[i].Same = s.SameTable(parts[i].Target, parts[i].Addr, parts[i].Bytes)
+	}
+}
+func (s *slab) Translate(_ shadowpt.Target, addr, _ uint64, _ bool) (uint64, bool) { return addr, true }
+
+// TestRoomIsUsed: of pages that continue one another over more tables than fit, as many are mapped as
+// there is room for, at once and after an invalidate frees some.
+func TestRoomIsUsed(t *testing.T) {
+	const tables, room = 5, 2
+	f := shadowpt.Fermi
+	g, s := newSlab(t, shadowpt.DirSize+tables*shadowpt.SmallTableSize), newSlab(t, shadowpt.DirSize+room*shadowpt.SmallTableSize)
+	sp, work := newSpace(s, f), shadowpt.NewWork(f, 1<<40, 1<<40)
+	tr := shadowpt.NewTracker(g, work, uint64(len(g.bytes)), 1<<40)
+	for i := range uint64(tables * shadowpt.SmallEntries) {
+		at := shadowpt.DirSize + i*8
+		binary.LittleEndian.PutUint64(g.bytes[at:], shadowpt.PTE{Valid: true, ReadOnly: true, Addr: i << 12}.Encode())
+		if i%shadowpt.SmallEntries == 0 {
+			binary.LittleEndian.PutUint64(g.bytes[i/shadowpt.SmallEntries*8:], shadowpt.PDE{Small: shadowpt.Table{Present: true, Addr: at}}.Encode())
+		}
+	}
+	mapped := func() (n int) {
+		for i := range uint64(tables) {
+			for _, va := range []uint64{i * shadowpt.DirSpan, (i+1)*shadowpt.DirSpan - 1} {
+				if _, _, ok := f.Walk(s, shadowpt.Space{Dir: sp.root.addr, Limit: f.VASize() - 1}, va); ok {
+					n++
+				}
+			}
+		}
+		return n / 2
+	}
+	shadow := shadowpt.NewShadow(g, sp, work, shadowpt.Space{Limit: f.VASize() - 1})
+	tr.Follow(shadow)
+	require.Equal(t, room, mapped())
+	clear(g.bytes[:8])
+	tr.Wrote(0, 8)
+	tr.Update(shadow)
+	require.Equal(t, room-1, mapped(), "a walk may be inside")
+	sp.freeRetired()
+	tr.Release()
+	tr.Update(shadow)
+	require.Equal(t, room, mapped())
 }
 
 // TestTablesShowChanges: for any exact changes, in any format, a walk of the tables finds the pages that
