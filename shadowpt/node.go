@@ -24,6 +24,8 @@ type node struct {
 	// directory without places lends none.
 	links  int
 	places []uint64
+	// placeAt is the index of each place, once one of many was removed.
+	placeAt map[uint64]int
 
 	over    bitset // big pages of the guest's that replace its small ones
 	starved bool   // something was left out, because of a bound

@@ -1,11 +1,15 @@
 package shadowpt
 
+import "slices"
+
 // place notes that the card has a node, and what it names, at one more address.
 func (s *Shadow) place(n *node, va uint64) {
 	if n == nil {
 		return
 	}
-	n.places = append(n.places, va)
+	if n.places = append(n.places, va); n.placeAt != nil {
+		n.placeAt[va] = len(n.places) - 1
+	}
 	s.work.placed += s.weight(n)
 	n.eachKid(func(i int, kid *node) { s.place(kid, va+uint64(i)<<s.format.Dirs[n.key.level].Shift) })
 }
@@ -15,16 +19,31 @@ func (s *Shadow) unplace(n *node, va uint64) {
 	if n == nil {
 		return
 	}
-	for i, at := range n.places {
-		if at == va {
-			last := len(n.places) - 1
-			n.places[i] = n.places[last]
-			n.places = n.places[:last]
-			break
-		}
+	last := len(n.places) - 1
+	i, moved := n.findPlace(va), n.places[last]
+	if n.places[i], n.places = moved, n.places[:last]; n.placeAt != nil {
+		n.placeAt[moved] = i
+		delete(n.placeAt, va)
 	}
 	s.work.placed -= s.weight(n)
 	n.eachKid(func(i int, kid *node) { s.unplace(kid, va+uint64(i)<<s.format.Dirs[n.key.level].Shift) })
+}
+
+// fewPlaces is how many places are searched without an index. Most nodes have one.
+const fewPlaces = 16
+
+// findPlace returns the index of a place.
+func (n *node) findPlace(va uint64) int {
+	if n.placeAt == nil {
+		if len(n.places) <= fewPlaces {
+			return slices.Index(n.places, va)
+		}
+		n.placeAt = make(map[uint64]int, len(n.places))
+		for i, at := range n.places {
+			n.placeAt[at] = i
+		}
+	}
+	return n.placeAt[va]
 }
 
 // weight is what one place of a node takes of the quota: the tables that the card may need for it,
