@@ -76,7 +76,7 @@ type tables struct {
 	guest *Guest
 }
 
-// Urgent implements shadow.Guest: a reset waits.
+// Urgent implements shadow.Guest: a reset waits, which ends all channels.
 func (t tables) Urgent() bool {
 	t.guest.mu.Lock()
 	defer t.guest.mu.Unlock()

@@ -94,6 +94,7 @@ func (s *Shadow) compose(n *node) {
 	})
 	for part := range n.have {
 		s.reserveAll(n, part)
+		s.affordAll(n, part)
 	}
 	for _, maps := range [...]bool{false, true} {
 		for _, va := range n.places {
@@ -125,6 +126,23 @@ func (s *Shadow) reserveAll(n *node, part int) {
 		} else if !s.reserve(n, part, p) {
 			clear(page)
 			t.live &^= 1 << p
+		}
+	})
+}
+
+// affordAll pays for the entries that the card does not have yet.
+func (s *Shadow) affordAll(n *node, part int) {
+	t := &s.work.sheets[part]
+	t.live.each(func(p int) {
+		page := t.page(p)
+		was := n.have[part].page(p, len(page))
+		if sameEntries(was, page) {
+			return
+		}
+		for i, q := range page {
+			if q != was[i] {
+				page[i] = s.afford(n, q)
+			}
 		}
 	})
 }

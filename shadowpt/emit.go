@@ -1,12 +1,6 @@
 package shadowpt
 
-import (
-	"cmp"
-	"errors"
-	"fmt"
-	"math/bits"
-	"slices"
-)
+import "math/bits"
 
 // maxChanges is how many changes are collected for one call of the card.
 const maxChanges = 256
@@ -71,6 +65,13 @@ func (o *output) close() {
 	}
 	c.VA, c.Size, c.Page = r.va, r.end-r.va, 1<<r.shift
 	*r = run{next: noWord}
+	if !c.Unmaps() {
+		o.of.work.take(changeCost)
+		if o.of.lacks(&c) {
+			o.of.refuse(c, ErrTables)
+			return
+		}
+	}
 	if o.pending = append(o.pending, c); len(o.pending) == maxChanges {
 		o.apply()
 	}
@@ -134,6 +135,10 @@ func (c Change) from(n uint64) Change {
 }
 
 func (s *Shadow) applyOne(c Change) {
+	if s.lacks(&c) {
+		s.refuse(c, ErrTables)
+		return
+	}
 	one := [1]Change{c}
 	if done, err := s.card.Apply(one[:]); done == 0 {
 		s.refuse(c, err)
@@ -145,118 +150,4 @@ func (s *Shadow) applyOne(c Change) {
 func (s *Shadow) applied(c *Change) {
 	s.Counts.Rewritten += c.Pages()
 	s.work.unmapped = s.work.unmapped || c.Unmaps()
-}
-
-// A refused page is one that the card does not have, although the words of its node say so.
-// Refused pages are sets by size and address, for as many neighbours as a page has entries.
-type (
-	refusedAt struct {
-		shift uint8
-		group uint64 // address / (pageEntries << shift)
-	}
-	refusedSet [pageEntries / 64]uint64
-)
-
-func refusedPlace(va uint64, shift uint8) (at refusedAt, word, bit uint64) {
-	i := va >> shift
-	return refusedAt{shift, i / pageEntries}, i % pageEntries / 64, 1 << (i % 64)
-}
-
-// refuse notes that the card refused a change. It offers the parts of a large one again, as large as
-// what one directory entry covers.
-func (s *Shadow) refuse(c Change, err error) {
-	if c.Unmaps() {
-		panic(fmt.Sprintf("shadowpt: the card refused to unmap %#x bytes at %#x: %v", c.Size, c.VA, err))
-	}
-	if part := max(s.format.last().Span(), c.Page); c.VA/part != (c.VA+c.Size-1)/part {
-		c.Flags &^= Over
-		for c.Size > 0 {
-			first := c
-			first.Size = min(part-c.VA%part, c.Size)
-			s.applyOne(first)
-			c = c.from(first.Size)
-		}
-		return
-	}
-	if errors.Is(err, ErrTables) {
-		s.Counts.NoRoom++
-	} else {
-		s.Counts.Refused++
-	}
-	if s.refused == nil {
-		s.refused = make(map[refusedAt]*refusedSet)
-	}
-	shift := uint8(bits.TrailingZeros64(c.Page))
-	for va := c.VA; va < c.VA+c.Size; va += c.Page {
-		at, word, bit := refusedPlace(va, shift)
-		set := s.refused[at]
-		if set == nil {
-			set = new(refusedSet)
-			s.refused[at] = set
-		}
-		set[word] |= bit
-	}
-}
-
-// wasRefused reports whether a page was refused.
-func (s *Shadow) wasRefused(va uint64, shift uint8) bool {
-	if len(s.refused) == 0 {
-		return false
-	}
-	at, word, bit := refusedPlace(va, shift)
-	set := s.refused[at]
-	return set != nil && set[word]&bit != 0
-}
-
-// accept is wasRefused, and forgets that.
-func (s *Shadow) accept(va uint64, shift uint8) bool {
-	if !s.wasRefused(va, shift) {
-		return false
-	}
-	at, word, bit := refusedPlace(va, shift)
-	set := s.refused[at]
-	if set[word] &^= bit; *set == (refusedSet{}) {
-		delete(s.refused, at)
-	}
-	return true
-}
-
-// retry offers the refused pages again.
-func (s *Shadow) retry() {
-	was := s.refused
-	s.refused = nil
-	order := make([]refusedAt, 0, len(was))
-	for at := range was {
-		order = append(order, at)
-	}
-	slices.SortFunc(order, func(a, b refusedAt) int { return cmp.Compare(a.group<<a.shift, b.group<<b.shift) })
-	for _, at := range order {
-		for w, m := range was[at] {
-			for ; m != 0; m &= m - 1 {
-				va := (at.group*pageEntries + uint64(w*64+bits.TrailingZeros64(m))) << at.shift
-				if word := s.wordAt(va, at.shift); word != 0 {
-					s.emit(va, at.shift, 0, word)
-				}
-			}
-		}
-	}
-}
-
-// wordAt returns the word of the page of a size at va.
-func (s *Shadow) wordAt(va uint64, shift uint8) uint64 {
-	n := s.root
-	for level := range s.format.Dirs {
-		l := &s.format.Dirs[level]
-		if i := int(l.Index(va)); l.Shift == shift {
-			return n.have[small].word(i)
-		} else if n = n.kid(i); n == nil {
-			return 0
-		}
-	}
-	for part := range s.format.Pages {
-		if l := &s.format.Pages[part]; l.Shift == shift {
-			return n.have[part].word(int(l.Index(va)))
-		}
-	}
-	return 0
 }

@@ -2,6 +2,10 @@ package shadowpt
 
 // put translates entry i of a guest's table for the card.
 func (t *Tracker) put(r *leafRef, i int, q uint64) {
+	if t.work.Left == 0 {
+		t.putNothing(r, i)
+		return
+	}
 	if r.part == big {
 		t.putBig(r.s, r.n, i, q)
 		return
@@ -9,6 +13,16 @@ func (t *Tracker) put(r *leafRef, i int, q uint64) {
 	if !r.n.over.has(i / t.format.group) {
 		r.s.set(r.n, small, i, r.s.entry(q, SmallPage))
 	}
+}
+
+// putNothing unmaps the pages of an entry. They are left out.
+func (t *Tracker) putNothing(r *leafRef, i int) {
+	r.s.set(r.n, r.part, i, 0)
+	for k := 0; k < t.format.group && r.part == big; k++ {
+		r.s.set(r.n, small, i*t.format.group+k, 0)
+	}
+	t.work.cut = true
+	r.s.leaveOut(r.n)
 }
 
 // putBig enters a big page, and the small pages that it replaces or uncovers. What goes is
@@ -149,9 +163,8 @@ func (t *Tracker) take(s *Shadow, n *node, part int) []held {
 	base := int(table.Addr % SmallPage / 8) // not 0 only of a table in one page
 	pages := make([]held, 0, (words+pageEntries-1)/pageEntries)
 	size := uint64(cap(pages)) * SmallPage
-	if t.followed+size > t.quota {
-		s.Counts.Cut++
-		n.starved = true
+	if t.followed+size > t.quota || !t.work.take(0) {
+		s.leaveOut(n)
 		return nil
 	}
 	t.followed += size

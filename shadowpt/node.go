@@ -75,8 +75,7 @@ func (s *Shadow) reserve(n *node, part, page int) bool {
 	if cost := uint64(len(n.places)) * SmallPage; w.placed+cost <= w.quota {
 		w.placed += cost
 	} else {
-		s.Counts.Cut++
-		n.starved = true
+		s.leaveOut(n)
 		return false
 	}
 	l := s.tableLevel(n, part)
@@ -108,9 +107,27 @@ func (s *Shadow) tableLevel(n *node, part int) *Level {
 	return &s.format.Pages[part]
 }
 
+// leaveOut notes that something of a node was left out, because of a bound.
+func (s *Shadow) leaveOut(n *node) {
+	s.Counts.Cut++
+	n.starved = true
+}
+
+// afford pays for a page at each place of a node. It returns 0 for one that is left out.
+func (s *Shadow) afford(n *node, word uint64) uint64 {
+	if word == 0 || s.work.take(pageCost*uint64(len(n.places))) {
+		return word
+	}
+	s.leaveOut(n)
+	return 0
+}
+
 // set replaces an entry of a node's table, wherever the card has it.
 func (s *Shadow) set(n *node, part, i int, word uint64) {
 	was := n.have[part].word(i)
+	if was != word {
+		word = s.afford(n, word)
+	}
 	if was == word || !n.have[part].has(i/pageEntries) && !s.reserve(n, part, i/pageEntries) {
 		return
 	}
@@ -182,12 +199,14 @@ func (s *Shadow) link(n *node, i int, to *node, word uint64) {
 	if to == from && was == word {
 		return
 	}
+	if word != was {
+		word = s.afford(n, word)
+	}
 	if word != 0 && !s.reserve(n, small, i/pageEntries) {
 		word = 0
 	}
 	if to != nil && to != from && !s.fits(to, len(n.places)) {
-		s.Counts.Cut++
-		n.starved = true
+		s.leaveOut(n)
 		s.orphans = s.orphans || to.links == 0
 		to = nil
 	}

@@ -53,7 +53,8 @@ func (s *Shadow) weight(n *node) uint64 { return placeCost + uint64(n.pages)*Sma
 // placeCost bounds the places of nodes without pages. Drivers may name an empty table everywhere.
 const placeCost = 256
 
-// fits reports whether there is room for so many more places of a node. Once there was none, it
+// fits reports whether there is room for so many more places of a node, and counts the work of mapping
+// it there. Once there was none, it
 // refuses all directories until the next update, so that all this weighing takes no longer than what
 // it lets through.
 func (s *Shadow) fits(n *node, places int) bool {
@@ -64,10 +65,11 @@ func (s *Shadow) fits(n *node, places int) bool {
 	if w.placed >= w.quota || w.full && n.kids != nil {
 		return false
 	}
-	left := (w.quota - w.placed) / uint64(places)
+	room := (w.quota - w.placed) / uint64(places)
+	left := room
 	ok := s.weigh(n, &left)
 	w.full = w.full || !ok
-	return ok
+	return ok && w.take((room-left)*uint64(places))
 }
 
 // weigh subtracts the weight of a node and of what it names, until nothing is left.

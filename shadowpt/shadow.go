@@ -55,6 +55,9 @@ type Shadow struct {
 	nodes   map[nodeKey]*node // without the root
 	work    *Work
 	refused map[refusedAt]*refusedSet
+	// lacking are the spans for whose tables the card had no memory, by the size of pages, until a
+	// Release. The card is not asked about them again.
+	lacking map[span]struct{}
 	orphans bool // there may be nodes that no entry names
 
 	tracker *Tracker           // that follows the shadow
@@ -94,7 +97,8 @@ func (s *Shadow) Rebuild() {
 	for _, n := range s.nodes {
 		n.seen = false
 	}
-	s.work.full = false
+	s.work.full, s.work.cut = false, false
+	s.lacking = nil
 	s.retry()
 	s.fill(s.root)
 	s.dropOrphans()

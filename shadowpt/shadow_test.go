@@ -161,13 +161,13 @@ func TestWorkAndMemoryAreBounded(t *testing.T) {
 	for d := range uint64(shadowpt.DirEntries) {
 		put(w.vram, d*8, shadowpt.PDE{Small: small(0x10000 + d%256*shadowpt.SmallPage)}.Encode())
 	}
-	const left = shadowpt.DirSize + 5*shadowpt.SmallTableSize + 100
+	const left = shadowpt.DirSize + 5*5*shadowpt.SmallTableSize + 100 // an entry is read, and a change of its own
 	const quota = 4 * shadowpt.SmallTableSize
 	work := shadowpt.NewWork(shadowpt.Fermi, left, quota)
 	s, c := newShadow(t, w, work)
 	c.room = 2
 	s.Rebuild()
-	require.LessOrEqual(t, s.Counts.Examined, uint64(shadowpt.DirEntries+5*shadowpt.SmallEntries))
+	require.LessOrEqual(t, s.Counts.Examined, uint64(left/8))
 	require.Len(t, c.parts, 2)
 	require.Zero(t, work.Left)
 	_, placed := work.Used()
@@ -180,6 +180,68 @@ func TestWorkAndMemoryAreBounded(t *testing.T) {
 	c.room, work.Left = 0, left
 	s.Rebuild()
 	require.Len(t, c.parts, 4, "what was refused is offered again, as far as the quota allows")
+}
+
+// TestRoundIsBounded: one table at many places multiplies each of its entries. A round makes no more
+// changes than its bound lets it, and unmaps; further rounds do the rest. An entry of the directory
+// that goes unmaps its pages alone. Spans without memory for tables are offered once a Release.
+func TestRoundIsBounded(t *testing.T) {
+	const table, places, entries, left, room = 0x100000, 100, 256, 128 << 10, 10
+	w := newTwin(t)
+	for i := range uint64(places) {
+		put(w.vram, i*8, shadowpt.PDE{Small: small(table)}.Encode())
+	}
+	work := shadowpt.NewWork(shadowpt.Fermi, 0, 1<<40)
+	tr := shadowpt.NewTracker(w, work, twinVRAM, 1<<40)
+	s, c := newShadow(t, w, work)
+	round := func(unmaps int) {
+		before := c.changes
+		work.Left = left
+		tr.UpdateAll()
+		require.LessOrEqual(t, c.changes-before, left/8+unmaps)
+	}
+	write := func(kind uint64) {
+		for i := range uint64(entries) {
+			put(w.vram, table+i*8, shadowpt.PTE{Valid: kind != 0, Kind: uint8(kind), Addr: (entries - i) << 12}.Encode())
+		}
+		tr.Wrote(table, entries*8)
+	}
+	write(1)
+	tr.Follow(s)
+	require.Empty(t, c.pages)
+	for kind := range uint64(3) {
+		write(kind + 1)
+		round(len(c.pages))
+		require.NotZero(t, s.Counts.Cut)
+		require.Less(t, len(c.pages), places*entries)
+		for range 15 {
+			round(0)
+		}
+		require.Len(t, c.pages, places*entries)
+	}
+	for i := range uint64(places) {
+		at := i * 37 % places
+		put(w.vram, at*8, 0)
+		tr.Wrote(at*8, 8)
+		round(entries)
+		require.Len(t, c.pages, int(places-1-i)*entries)
+	}
+
+	c.room, work.Left = room, 1<<40
+	for i := range uint64(places) {
+		put(w.vram, i*8, shadowpt.PDE{Small: small(table)}.Encode())
+	}
+	tr.Wrote(0, places*8)
+	tr.UpdateAll()
+	require.Len(t, c.pages, room*entries)
+	put(w.vram, 0, 0)
+	tr.Wrote(0, 8)
+	tr.UpdateAll()
+	tr.Release()
+	asked := c.refused
+	tr.UpdateAll()
+	require.Len(t, c.pages, room*entries)
+	require.LessOrEqual(t, c.refused-asked, places)
 }
 
 // TestLeastChanges: pages that an entry's old and new tables have are not touched, since channels may use

@@ -69,6 +69,7 @@ func (t *Tracker) Follow(s *Shadow) {
 	t.scan++
 	t.rebuilt = t.rebuilt || len(s.nodes) > 0
 	t.shadows = append(t.shadows, s)
+	s.lacking = nil
 	s.retry()
 	t.hold(s, s.root)
 	t.settle()
@@ -121,6 +122,7 @@ func (t *Tracker) Release() {
 	}
 	t.freed, t.left = t.freed || t.left, false
 	for _, s := range t.shadows {
+		s.lacking = nil
 		t.freed = t.freed || t.work.unmapped && len(s.refused) > 0
 	}
 	t.work.unmapped = false
@@ -273,7 +275,7 @@ func (t *Tracker) followAgain(s *Shadow, n *node) {
 
 // feed retries the nodes and the pages for which there was no room.
 func (t *Tracker) feed() {
-	t.freed = false
+	t.freed, t.work.cut = false, false
 	for _, s := range t.shadows {
 		s.retry()
 		if s.root.starved {

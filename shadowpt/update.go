@@ -59,7 +59,7 @@ func (t *Tracker) apply() {
 		t.translateAgain(t.remapped[0], t.remapped[1])
 		t.remapped = [2]uint64{}
 	}
-	if t.freed {
+	if t.freed || t.work.cut && t.work.Left > 0 {
 		t.feed()
 	}
 	t.settle()

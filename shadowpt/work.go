@@ -4,8 +4,10 @@ package shadowpt
 // memory. Shadows that share a Work belong to the same goroutine.
 type Work struct {
 	Counts Counts
-	// Left is how many bytes of the guest's tables may still be read. A table that does
-	// not fit counts as absent. The owner sets Left before a build.
+	// Left is how many bytes of the guest's tables may still be read, or mapped for the card: pageCost for
+	// each page and changeCost for each change. What does not fit counts as absent until the next
+	// update with something left. What is unmapped was paid for when it was mapped. The owner sets
+	// Left before a build, and may set it to 0 to end one early.
 	Left uint64
 
 	format *Format
@@ -14,6 +16,7 @@ type Work struct {
 	// not multiply the work without bound. quota is the most. full says that something did not fit.
 	placed, quota uint64
 	full          bool
+	cut           bool // something was left out because nothing was Left
 	unmapped      bool // something was unmapped; the memory of its tables may be free after an invalidate
 
 	bits, attributes uint64 // of the last page entry that was translated, and of its word
@@ -42,10 +45,16 @@ func NewWork(f *Format, left, quota uint64) *Work {
 	return w
 }
 
-// take reports whether n bytes may be read, and counts them.
+// Costs of what the card gets, in bytes of Left.
+const (
+	pageCost   = 8  // a page, as an entry that is read
+	changeCost = 24 // a change, afterwards: pages that continue one another share it
+)
+
+// take reports whether n bytes may be read or mapped, and counts them.
 func (w *Work) take(n uint64) bool {
-	if n > w.Left {
-		w.Left = 0
+	if n > w.Left || w.Left == 0 {
+		w.Left, w.cut = 0, true
 		return false
 	}
 	w.Left -= n
@@ -62,5 +71,5 @@ type Counts struct {
 	Unread    uint64 // tables outside the guest's memory
 	NoRoom    uint64 // changes for whose tables the guest's share had no room
 	Refused   uint64 // changes that the card refused for other reasons
-	Cut       uint64 // tables that the bounds on work left out
+	Cut       uint64 // tables and pages that the bounds on work left out
 }

@@ -116,7 +116,7 @@ func tablesShowChanges(t *rapid.T, f *shadowpt.Format) (refused int) {
 	if last.HasPages() {
 		sizes = append(sizes, last.Span())
 	}
-	n := f.Dirs[0].Size() + 4*f.Pages[1].Size()
+	n := f.Dirs[0].Size() + uint64(len(f.Dirs)-1)*vram.PageSize + 4*f.Pages[1].Size() // directories, and four tables
 	s := newSlab(t, int(vram.WholePages(n)))
 	all := s.free.Left()
 	sp := newSpace(s, f)

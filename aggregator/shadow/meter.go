@@ -15,6 +15,7 @@ type meter struct {
 	work  uint64        // in the unit below, since the guest was added
 	next  uint64        // work at which the slice ends
 	away  time.Duration // time given to others
+	left  *uint64       // of the builder's Work
 }
 
 // The unit of work is one byte of Config.Rate, about a nanosecond of a server's processor. Work is
@@ -25,8 +26,8 @@ const (
 	perLook        = 128 // least cost of looking at a page
 	perChange      = 16  // for an entry that changed
 	perTranslation = 128 // for translating an entry
-	perPage        = 1   // for a page of a change that the card gets
-	perCardChange  = 16  // for the change
+	perPage        = 2   // for a page of a change that the card gets
+	perCardChange  = 128 // for the change, which finds its tables and writes them
 
 	slice = 64 << 10
 )
@@ -38,9 +39,11 @@ func (m *meter) spend(n uint64) {
 	}
 }
 
-// yield lets other guests run, unless a trap waits for the end of the round.
+// yield lets other guests run. If a trap waits for the end of the round, it ends the work instead: what
+// is left out then is built by the next update.
 func (m *meter) yield() {
 	if m.guest.Urgent() {
+		*m.left = 0
 		return
 	}
 	begin := time.Now()

@@ -20,7 +20,7 @@ type hurried struct {
 func (h *hurried) Urgent() bool { return h.urgent }
 
 // TestTableWorkYields: on one processor, a guest with long tables lets others run after each slice
-// of work, unless a trap waits.
+// of work. If a trap waits, its work ends.
 func TestTableWorkYields(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	var turns, stop atomic.Int64
@@ -32,7 +32,8 @@ func TestTableWorkYields(t *testing.T) {
 		}
 	})
 	guest := new(hurried)
-	mine := meter{guest: guest}
+	mine := meter{guest: guest, left: new(uint64)}
+	*mine.left = 1
 	spend := func(n uint64) int64 {
 		before := turns.Load()
 		for range n / 512 {
@@ -42,10 +43,12 @@ func TestTableWorkYields(t *testing.T) {
 	}
 	require.Greater(t, spend(100*slice), int64(50)) // the race detector has others run, too
 	require.NotZero(t, mine.away)
+	require.NotZero(t, *mine.left)
 	guest.urgent = true
 	away := mine.away
 	spend(100 * slice) // the runtime may let others run meanwhile
 	require.Equal(t, away, mine.away)
+	require.Zero(t, *mine.left, "the round ends early")
 	stop.Store(1)
 	other.Wait()
 }

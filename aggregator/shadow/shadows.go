@@ -25,7 +25,8 @@ import (
 // Guest is the guest whose tables are shadowed.
 type Guest interface {
 	shadowpt.Guest
-	// Urgent reports whether a trap waits for the end of the work on tables.
+	// Urgent reports whether a trap waits for the end of the work on tables, and no channel needs what
+	// they map.
 	Urgent() bool
 }
 
@@ -87,6 +88,7 @@ func New(cfg Config, guest Guest, c Card, stats *Stats) *Shadows {
 		meter: meter{guest: guest}, following: cfg.Policy.Scan == shadowpt.ScanIncremental,
 		state: ShadowsState{Policy: cfg.Policy},
 	}
+	sh.meter.left = &sh.work.Left
 	sh.tracker = shadowpt.NewTracker(&sh.meter, sh.work, cfg.VRAM, 2*cfg.Tables)
 	return sh
 }
