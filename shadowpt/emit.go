@@ -89,6 +89,7 @@ func (o *output) apply() {
 	if len(list) == 0 {
 		return
 	}
+	defer func() { o.pending = o.pending[:0] }() // also after a panic
 	done, err := s.card.Apply(list)
 	for i := range list[:done] {
 		s.applied(&list[i])
@@ -99,7 +100,13 @@ func (o *output) apply() {
 			s.applyAfter(c)
 		}
 	}
-	o.pending = o.pending[:0]
+}
+
+// forget drops what was collected for a shadow and is left after a panic.
+func (o *output) forget(s *Shadow) {
+	if o.of == s {
+		o.of, o.pending, o.run = nil, o.pending[:0], run{next: noWord}
+	}
 }
 
 // applyAfter applies a change that was collected before it was known that pages were refused.

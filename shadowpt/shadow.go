@@ -79,6 +79,7 @@ func (s *Shadow) Space() Space { return s.space }
 
 // Free gives back what the shadow takes of its Work. The caller frees the card's space.
 func (s *Shadow) Free() {
+	s.work.out.forget(s)
 	if s.tracker != nil {
 		s.tracker.Unfollow(s)
 	}
