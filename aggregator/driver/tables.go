@@ -19,7 +19,16 @@ type space struct {
 	// that may have no entries left, which leave their directory at the end of an Apply. retired are
 	// those that left: a walk may be inside until an invalidate.
 	fresh, emptied, retired []*table
-	words                   [vram.PageSize]byte
+	burst                   burst
+}
+
+// burst collects adjacent entries of one page of a table for one write: the pages of a guest are often
+// scattered, and then each is a change of its own.
+type burst struct {
+	t     *table
+	first int // entry
+	n     int
+	words [vram.PageSize]byte
 }
 
 // tableMemory is where tables lie.
@@ -81,6 +90,7 @@ func (s *space) newTable(l *shadowpt.Level) *table {
 // Apply implements card.Space.
 func (s *space) Apply(list []card.Change) (done int, err error) {
 	defer s.retireEmpty()
+	defer s.flush()
 	for i := range list {
 		c := &list[i]
 		if err := s.apply(c); err != nil {
@@ -106,7 +116,7 @@ func (s *space) apply(c *card.Change) error {
 	if depth == len(s.format.Dirs) || !sparse {
 		word = s.format.EncodePTE(pte)
 	}
-	if pte.Valid {
+	if pte.Valid && c.Size > c.Page {
 		step = s.format.EncodePTE(shadowpt.PTE{Addr: c.Page})
 	}
 	for va := c.VA; va < c.VA+c.Size; {
@@ -241,11 +251,20 @@ func (s *space) link(t *table, i int) {
 }
 
 func (s *space) writeEntry(t *table, i int, w shadowpt.Words) {
-	b := s.words[:0]
+	s.flush()
+	b := s.burst.words[:0]
 	for _, q := range w[:t.level.Words] {
 		b = binary.LittleEndian.AppendUint64(b, q)
 	}
 	s.put(t, uint64(i)*uint64(len(b)), b)
+}
+
+// flush writes what was collected.
+func (s *space) flush() {
+	if b := &s.burst; b.n > 0 {
+		s.put(b.t, uint64(b.first)*8, b.words[:b.n*8])
+		b.t, b.n = nil, 0
+	}
 }
 
 // put writes to a table, within one page of it.
@@ -268,15 +287,15 @@ func (s *space) count(t *table, n int, c *card.Change) {
 
 // writePages writes n entries of a table of pages from i on.
 func (s *space) writePages(t *table, i, n int, word, step uint64) {
-	for n > 0 {
-		k := min(n, pageWords-i%pageWords)
-		b := s.words[:k*8]
-		for off := 0; off < len(b); off += 8 {
-			binary.LittleEndian.PutUint64(b[off:], word)
-			word += step
+	b := &s.burst
+	for ; n > 0; i, n = i+1, n-1 {
+		if b.t != t || i != b.first+b.n || i%pageWords == 0 {
+			s.flush()
+			b.t, b.first = t, i
 		}
-		s.put(t, uint64(i)*8, b)
-		i, n = i+k, n-k
+		binary.LittleEndian.PutUint64(b.words[b.n*8:], word)
+		word += step
+		b.n++
 	}
 }
 
