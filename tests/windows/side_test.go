@@ -20,6 +20,7 @@ import (
 	"github.com/umbra-gpu/umbra/shadowpt"
 	"github.com/umbra-gpu/umbra/tests/cards"
 	"github.com/umbra-gpu/umbra/tests/rig"
+	"github.com/umbra-gpu/umbra/tests/scale"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -82,9 +83,12 @@ var setups = map[string]func(t testing.TB, o offer) *side{
 		f := passthrough.New(c, o)
 		return open(t, &side{function: f, maps: f, stats: f.Stats()})
 	},
-	"virtual":              func(t testing.TB, o offer) *side { return virtual(t, o, nil) },
-	"virtual, own spaces":  func(t testing.TB, o offer) *side { return virtual(t, o, cards.Own) },
-	"virtual, slow spaces": func(t testing.TB, o offer) *side { return virtual(t, o, cards.Slow) },
+	"virtual":             func(t testing.TB, o offer) *side { return virtual(t, o, nil) },
+	"virtual, own spaces": func(t testing.TB, o offer) *side { return virtual(t, o, cards.Own) },
+	"virtual, slow spaces": func(t testing.TB, o offer) *side {
+		scale.ReleaseOnly(t) // the isolation suite has such a card, too
+		return virtual(t, o, cards.Slow)
+	},
 }
 
 // virtual is a guest of a shared card, whose driver gpu may hide.
