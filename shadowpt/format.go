@@ -64,6 +64,13 @@ func (f field) get(q uint64) uint64 { return q >> f.lo & (1<<f.bits - 1) }
 
 func (f field) put(v uint64) uint64 { return v & (1<<f.bits - 1) << f.lo }
 
+func (f field) putIf(on bool) uint64 {
+	if on {
+		return f.put(1)
+	}
+	return 0
+}
+
 // mask is the field's bits in an entry.
 func (f field) mask() uint64 { return f.put(^uint64(0)) }
 
@@ -273,17 +280,8 @@ func (f *Format) DecodePTE(q uint64) PTE {
 func (f *Format) EncodePTE(e PTE) uint64 {
 	p := &f.pte
 	q := f.addressed(e.Addr) | p.target.put(uint64(e.Target)) | p.kind.put(uint64(e.Kind)) | p.compTag.put(uint64(e.CompTag))
-	for _, b := range [...]struct {
-		on    bool
-		field field
-	}{
-		{e.Valid, p.valid}, {e.Supervisor, p.supervisor}, {e.ReadOnly, p.readOnly}, {e.Encrypted, p.encrypted},
-		{e.Volatile, p.volatile}, {e.NoAtomics, p.noAtomics}, {e.ACD, p.acd},
-	} {
-		if b.on {
-			q |= b.field.put(1)
-		}
-	}
+	q |= p.valid.putIf(e.Valid) | p.supervisor.putIf(e.Supervisor) | p.readOnly.putIf(e.ReadOnly) | p.encrypted.putIf(e.Encrypted)
+	q |= p.volatile.putIf(e.Volatile) | p.noAtomics.putIf(e.NoAtomics) | p.acd.putIf(e.ACD)
 	switch {
 	case e.Sparse:
 		q |= p.unmapped.put(p.sparse)
