@@ -165,6 +165,19 @@ func (x *run) acquire(a acquire) {
 	}
 }
 
+// semaphore returns the n bytes that a release writes, nil if the channel has faulted.
+func (x *run) semaphore(va uint64, n int) []byte {
+	b, fault := x.Bytes(va, n, true)
+	if fault == nil && len(b) < n {
+		fault = x.vm.fail(va+uint64(len(b)), true, shadowpt.PageNotPresent)
+	}
+	if fault != nil {
+		x.fail(gf100.ClientHost, *fault)
+		return nil
+	}
+	return b
+}
+
 // release writes the payload last, after the time stamp of a long semaphore: a reader that
 // sees the payload sees the rest.
 func (x *run) release(va uint64, short bool) {
@@ -172,12 +185,8 @@ func (x *run) release(va uint64, short bool) {
 	if short {
 		n = 4
 	}
-	b, fault := x.Bytes(va, n, true)
-	if fault == nil && len(b) < n {
-		fault = x.vm.fail(va+uint64(len(b)), true, shadowpt.PageNotPresent)
-	}
-	if fault != nil {
-		x.fail(gf100.ClientHost, *fault)
+	b := x.semaphore(va, n)
+	if b == nil {
 		return
 	}
 	if !short {

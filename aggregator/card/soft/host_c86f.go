@@ -111,12 +111,8 @@ func (x *run) releaseC86F(va, payload uint64, d uint32) {
 	if d&semExecTime != 0 {
 		n = 16
 	}
-	b, fault := x.Bytes(va, n, true)
-	if fault == nil && len(b) < n {
-		fault = x.vm.fail(va+uint64(len(b)), true, shadowpt.PageNotPresent)
-	}
-	if fault != nil {
-		x.fail(gf100.ClientHost, *fault)
+	b := x.semaphore(va, n)
+	if b == nil {
 		return
 	}
 	if n == 16 {
