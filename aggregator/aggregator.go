@@ -103,7 +103,7 @@ func (a *Aggregator) addGuest(cfg GuestConfig, face Face) (*Guest, error) {
 	if index < 0 {
 		return nil, fmt.Errorf("limit of %d guests reached", a.opts.Guests)
 	}
-	share, err := a.gpu.NewShare(card.ShareConfig{Number: index, Channels: cfg.Channels, Guaranteed: cfg.Guaranteed, Tables: cfg.Tables})
+	share, err := a.gpu.NewShare(card.ShareConfig{Number: index, Class: face.Class(), Channels: cfg.Channels, Guaranteed: cfg.Guaranteed, Tables: cfg.Tables})
 	if err != nil {
 		return nil, err
 	}

@@ -11,8 +11,9 @@ import (
 type Face interface {
 	channels.Face
 	report.Receiver
-	// Format is that of the guest's page tables.
+	// Format is that of the guest's page tables, and Class the class of its channels.
 	Format() *shadowpt.Format
+	Class() uint16
 	// Round does what the face asked for last. It belongs to the worker, and is called without the
 	// guest's lock, after everything that must precede a change of which channels may run.
 	Round(Ask) report.Notes

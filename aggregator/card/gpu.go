@@ -61,6 +61,7 @@ const MaxShares = 32
 // ShareConfig is what one guest needs of a card.
 type ShareConfig struct {
 	Number     int    // of the guest in the card's accounts
+	Class      uint16 // of its channels: what rings and commands mean
 	Channels   int    // most channels at a time
 	Guaranteed int    // channels that no other guest can take
 	Tables     uint64 // bytes of memory for page tables

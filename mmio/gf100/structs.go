@@ -76,6 +76,9 @@ const Owners = 32
 // InstanceSignature is the value of NV_RAMFC_SIGNATURE in a channel that was set up.
 const InstanceSignature = 0xface
 
+// ChannelClass is the class of the chip's channels (NVIDIA cl906f.h).
+const ChannelClass = 0x906f
+
 // USERDSize is what one channel takes of the poll area, in bytes.
 const USERDSize = 0x1000
 

@@ -8,6 +8,9 @@ const SpaceSize = 16 << 20
 // Boot0 is NV_PMC_BOOT_0: chip 180, revision A1.
 const Boot0 = 0x180000a1
 
+// ChannelClass is the class of the chip's channels (NVIDIA clc86f.h).
+const ChannelClass = 0xc86f
+
 // Where the window on memory lies in BAR0.
 const (
 	PRAMINBase = 0x700000

@@ -20,6 +20,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/vram"
 	"github.com/umbra-gpu/umbra/devmodel/guest"
 	"github.com/umbra-gpu/umbra/devmodel/guest/hostile"
+	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 	"github.com/umbra-gpu/umbra/tests/options"
 	"github.com/umbra-gpu/umbra/tests/rig"
@@ -63,6 +64,7 @@ type noFace struct{}
 
 func (noFace) Describe(uint32) (d channels.Description, ok bool) { return d, false }
 func (noFace) Format() *shadowpt.Format                          { return shadowpt.Fermi }
+func (noFace) Class() uint16                                     { return gf100.ChannelClass }
 func (noFace) Round(aggregator.Ask) report.Notes                 { return 0 }
 func (noFace) Completed(card.EngineSet)                          {}
 func (noFace) Failed(uint32, report.Error)                       {}

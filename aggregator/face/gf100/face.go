@@ -102,8 +102,9 @@ func New(to Receiver) *Face { return &Face{to: to} }
 // Connect sets the guest.
 func (f *Face) Connect(g Guest) { f.guest = g }
 
-// Format implements aggregator.Face.
+// Format and Class implement aggregator.Face.
 func (f *Face) Format() *shadowpt.Format { return shadowpt.Fermi }
+func (f *Face) Class() uint16            { return chip.ChannelClass }
 
 // Time, Quarantine, MemoryBarrier, Access and Shown implement devmodel.Card.
 func (f *Face) Time() uint64             { return f.guest.Time() }
