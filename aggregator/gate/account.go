@@ -12,7 +12,7 @@ func (t *Gate) Schedule() (sched.Config, bool) {
 	if t == nil {
 		return sched.Config{}, false
 	}
-	t.mu.Lock()
+	t.lock()
 	defer t.mu.Unlock()
 	return t.s.Config, true
 }
@@ -22,9 +22,10 @@ func (t *Gate) SetSchedule(c sched.Config) error {
 	if t == nil {
 		return ErrNoScheduler
 	}
-	t.mu.Lock()
+	t.lock()
 	defer t.mu.Unlock()
-	err := t.s.Configure(t.refresh(), c)
+	t.refresh()
+	err := t.s.Configure(t.at, c)
 	t.step()
 	return err
 }
@@ -35,17 +36,16 @@ func (t *Gate) Ledger() []sched.Entry {
 	if t == nil {
 		return nil
 	}
-	t.mu.Lock()
+	t.lock()
 	defer t.mu.Unlock()
-	t.refresh()
 	t.charge()
 	for _, c := range t.chans {
 		if c != nil {
 			t.look(c)
 		}
 	}
-	now := t.step()
-	ledger := t.s.Ledger(now)
+	t.step()
+	ledger := t.s.Ledger(t.at)
 	for i := range ledger {
 		if c := t.nodes[ledger[i].ID]; c != nil {
 			ledger[i].Name = fmt.Sprintf("channel %d", c.ch.Number()) // as its guest calls it
@@ -59,7 +59,7 @@ func (t *Gate) Counts() sched.Counts {
 	if t == nil {
 		return sched.Counts{}
 	}
-	t.mu.Lock()
+	t.lock()
 	defer t.mu.Unlock()
 	return t.s.Counts
 }
@@ -69,7 +69,7 @@ func (t *Gate) RequestLimit(g Guest) time.Duration {
 	if t == nil {
 		return 0
 	}
-	t.mu.Lock()
+	t.lock()
 	defer t.mu.Unlock()
 	sh := t.guests[g]
 	if sh == nil {
@@ -83,14 +83,15 @@ func (t *Gate) SetShare(g Guest, c sched.NodeConfig) error {
 	if t == nil {
 		return ErrNoScheduler
 	}
-	t.mu.Lock()
+	t.lock()
 	defer t.mu.Unlock()
 	sh := t.guests[g]
 	if sh == nil {
 		return fmt.Errorf("%w: %s", ErrRemoved, g.Name())
 	}
 	c.Name = g.Name()
-	err := t.s.Change(t.refresh(), sh.Node, c)
+	t.refresh()
+	err := t.s.Change(t.at, sh.Node, c)
 	t.step()
 	return err
 }

@@ -45,6 +45,9 @@ type Gate struct {
 	owners  map[sched.ID]Guest
 	due     time.Duration // when the alarm wakes the goroutine; zero while it is awake
 	metered time.Duration // when all that runs was charged last
+	// at is the time of all that is done with mu held: a decision as of a later one would not know what
+	// running channels used until then.
+	at time.Duration
 }
 
 // gated is a channel with its gate.
@@ -125,6 +128,12 @@ func (t *Gate) Close() {
 	t.working.Wait()
 }
 
+// lock begins what is done as of one time, that of the last look at the card.
+func (t *Gate) lock() {
+	t.mu.Lock()
+	t.at = t.now()
+}
+
 // wakeUp wakes the goroutine. It never blocks.
 func (t *Gate) wakeUp() {
 	select {
@@ -151,27 +160,25 @@ func (t *Gate) run() {
 
 // round charges what the card did and forwards the next. It returns the time until the alarm.
 func (t *Gate) round() time.Duration {
-	t.mu.Lock()
+	t.lock()
 	defer t.mu.Unlock()
 	t.due = 0
-	t.refresh()
 	t.charge()
 	for _, c := range t.chans {
 		if c != nil && c.unsettled() {
 			t.settle(c)
 		}
 	}
-	now := t.step()
-	next := max(0, min(t.s.Timer()-now, time.Hour))
-	t.due = now + next
+	t.step()
+	next := max(0, min(t.s.Timer()-t.at, time.Hour))
+	t.due = t.at + next
 	return next
 }
 
 // step forwards the submissions that the scheduler selects. t.mu is held.
-func (t *Gate) step() time.Duration {
-	now := t.now()
+func (t *Gate) step() {
 	for {
-		f, ok := t.s.Next(now)
+		f, ok := t.s.Next(t.at)
 		if !ok {
 			break
 		}
@@ -179,7 +186,6 @@ func (t *Gate) step() time.Duration {
 		case c == nil:
 		case f.Pause:
 			t.pause(c)
-			now = t.now() // it was charged until then
 		default:
 			t.forward(c, f.Entries)
 		}
@@ -188,7 +194,6 @@ func (t *Gate) step() time.Duration {
 		t.due = at
 		t.wakeUp()
 	}
-	return now
 }
 
 // forward lets the card have n entries more, and the channel run.
@@ -243,7 +248,7 @@ func (t *Gate) with(ch Channel, f func(c *gated)) bool {
 	if t == nil {
 		return false
 	}
-	t.mu.Lock()
+	t.lock()
 	defer t.mu.Unlock()
 	id := int(ch.Card().ID())
 	if id >= len(t.chans) || t.chans[id] == nil || t.chans[id].ch != ch {
@@ -260,30 +265,37 @@ func (c *gated) unsettled() bool {
 }
 
 // charge charges the engine time of all channels that may run, before anything is concluded from what
-// ended: a channel that gets work has the credit of a time at which the others have paid.
+// ended: a channel that gets work has the credit of a time at which the others have paid. For that the
+// scheduler decides as of then, unless it did a moment ago.
 func (t *Gate) charge() {
-	for _, c := range t.chans {
-		if c != nil && c.unsettled() {
-			t.meter(c)
+	last := t.metered
+	for range 4 { // again if this thread stood still: all that is read is of one time
+		t.metered = t.now()
+		for _, c := range t.chans {
+			if c != nil && c.unsettled() {
+				t.meter(c)
+			}
+		}
+		if t.at-t.metered < mostUncharged {
+			break
 		}
 	}
-	t.metered = t.now()
+	if t.at-last >= mostUncharged {
+		t.step()
+	}
 }
 
-// refresh charges what was used, and has the scheduler decide as of then, unless that was a moment ago.
-func (t *Gate) refresh() time.Duration {
-	now := t.now()
-	if now-t.metered >= mostUncharged {
+// refresh charges what was used, unless that was a moment ago.
+func (t *Gate) refresh() {
+	if t.at-t.metered >= mostUncharged {
 		t.charge()
-		now = t.step()
 	}
-	return now
 }
 
 // meter charges the engine time of a channel since the last call.
 func (t *Gate) meter(c *gated) {
 	u := t.card.Use(c.ch.Card().ID())
-	now := t.now()
+	t.at = t.now()
 	n := int(min(u.Ended-c.Last.Ended, uint64(c.Inflight)))
 	if u.Idle {
 		n = c.Inflight // the card has none of them; it may have skipped some
@@ -298,32 +310,31 @@ func (t *Gate) meter(c *gated) {
 	}
 	c.Last = u
 	if u.Running && most > 0 {
-		t.s.Running(now, c.Lane, c.Node)
+		t.s.Running(t.at, c.Lane, c.Node)
 	}
 	for i, d := range busy[:t.engines] {
 		if d > 0 && i != c.Lane {
-			t.s.Complete(now, sched.Done{Channel: c.Node, Engine: i, Busy: d})
+			t.s.Complete(t.at, sched.Done{Channel: c.Node, Engine: i, Busy: d})
 		}
 	}
 	if n > 0 || busy[c.Lane] > 0 {
-		t.s.Complete(now, sched.Done{Channel: c.Node, Engine: c.Lane, Entries: n, Busy: busy[c.Lane]})
+		t.s.Complete(t.at, sched.Done{Channel: c.Node, Engine: c.Lane, Entries: n, Busy: busy[c.Lane]})
 		c.Inflight -= n
 	}
 }
 
 // settle tells the scheduler what the last look at a channel showed besides its time.
 func (t *Gate) settle(c *gated) {
-	now := t.now()
 	if c.Accepted != c.LastPut {
-		t.accept(now, c)
+		t.accept(c)
 	}
 	if c.Paused && !c.Last.Running {
-		t.s.Paused(now, c.Node)
+		t.s.Paused(t.at, c.Node)
 	}
-	t.stall(now, c, c.Over || !c.Enabled || c.Last.Barred && !c.Paused)
+	t.stall(c, c.Over || !c.Enabled || c.Last.Barred && !c.Paused)
 	if c.Aborting && !c.Last.Running {
 		c.Aborting = false
-		t.drop(now, c)
+		t.drop(c)
 	}
 }
 
@@ -333,20 +344,20 @@ func (t *Gate) look(c *gated) {
 	t.settle(c)
 }
 
-func (t *Gate) stall(now time.Duration, c *gated, on bool) {
+func (t *Gate) stall(c *gated, on bool) {
 	if c.Stalled != on {
 		c.Stalled = on
-		t.s.Stall(now, c.Node, on)
+		t.s.Stall(t.at, c.Node, on)
 	}
 }
 
 // drop discards a channel's entries on the card and in its ring. The channel is off the card
 // until it is bound again.
-func (t *Gate) drop(now time.Duration, c *gated) {
-	t.s.Aborted(now, c.Node)
+func (t *Gate) drop(c *gated) {
+	t.s.Aborted(t.at, c.Node)
 	c.Inflight, c.LastPut, c.Accepted = 0, c.Sent, c.Sent
 	c.Stalled, c.Paused = false, false
-	t.stall(now, c, true)
+	t.stall(c, true)
 }
 
 // First returns up to where the card executes a channel's ring as soon as it runs: without a
@@ -371,13 +382,12 @@ func (t *Gate) Submit(ch Channel, put uint32) {
 }
 
 func (t *Gate) doorbell(c *gated, put uint32) {
-	now := t.now()
 	mask := c.Size - 1
 	waiting := int((c.LastPut - c.Sent) & mask)
 	if _, ok := sched.Added(c.LastPut, put, c.Size, waiting); !ok {
 		// The guest moved GP_PUT backwards, or the value is out of range.
 		c.ch.Guest().CountBadPut()
-		t.s.Withdraw(now, c.Node)
+		t.s.Withdraw(t.at, c.Node)
 		c.LastPut, c.Accepted = c.Sent, c.Sent
 		if put >= c.Size { // the card refuses it and reports that to the driver
 			c.Bad = true
@@ -395,15 +405,15 @@ func (t *Gate) doorbell(c *gated, put uint32) {
 	if c.Stalled { // nobody looked at it while it had no work
 		t.look(c)
 	}
-	t.accept(now, c)
+	t.accept(c)
 }
 
 // accept submits what the scheduler has not accepted yet.
-func (t *Gate) accept(now time.Duration, c *gated) {
+func (t *Gate) accept(c *gated) {
 	mask := c.Size - 1
 	n := int((c.LastPut - c.Accepted) & mask)
 	if n > 0 {
-		c.Accepted = (c.Accepted + uint32(t.s.Submit(now, c.Node, n))) & mask
+		c.Accepted = (c.Accepted + uint32(t.s.Submit(t.at, c.Node, n))) & mask
 	}
 }
 

@@ -65,13 +65,18 @@ func (m *meter) now() (t time.Duration) {
 	return t
 }
 
-// pass has time pass, which the channels of busy use while they may run.
+// pass has time pass, which the channels of busy use while they may run. None passes while an alarm that
+// fired has no answer.
 func (m *meter) pass(t tester, d time.Duration, busy ...*channel) {
 	t.Helper()
 	for end := m.now() + d; m.now() < end; {
 		rounds, fires := 0, false
 		m.do(func() {
-			rounds, fires = m.rounds, m.due <= end
+			if rounds = m.rounds; m.due == math.MaxInt64 {
+				fires = true
+				return
+			}
+			fires = m.due <= end
 			step := max(0, min(m.due, end)-m.clock)
 			m.clock += step
 			for _, c := range busy {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/sched"
@@ -26,10 +25,10 @@ func (t *Gate) AddGuest(g Guest, c sched.NodeConfig, by Grouping) error {
 	if by >= groupings {
 		return fmt.Errorf("aggregator: grouping %d: must be one of %v", by, Groupings())
 	}
-	t.mu.Lock()
+	t.lock()
 	defer t.mu.Unlock()
 	c.Name = g.Name()
-	id, err := t.s.AddNode(t.now(), sched.Card, c)
+	id, err := t.s.AddNode(t.at, sched.Card, c)
 	if err != nil {
 		return err
 	}
@@ -42,13 +41,13 @@ func (t *Gate) RemoveGuest(g Guest) {
 	if t == nil {
 		return
 	}
-	t.mu.Lock()
+	t.lock()
 	defer t.mu.Unlock()
 	sh := t.guests[g]
 	if sh == nil {
 		return
 	}
-	t.s.Remove(t.now(), sh.Node)
+	t.s.Remove(t.at, sh.Node)
 	delete(t.guests, g)
 	delete(t.owners, sh.Node)
 }
@@ -58,11 +57,11 @@ func (t *Gate) Forgive(g Guest) {
 	if t == nil {
 		return
 	}
-	t.mu.Lock()
+	t.lock()
 	defer t.mu.Unlock()
 	if sh := t.guests[g]; sh != nil {
 		sh.First = false
-		t.s.Release(t.now(), sh.Node)
+		t.s.Release(t.at, sh.Node)
 	}
 }
 
@@ -72,16 +71,16 @@ func (t *Gate) Add(ch Channel, ring card.Ring, get uint32) error {
 	if t == nil {
 		return nil
 	}
-	t.mu.Lock()
+	t.lock()
 	defer t.mu.Unlock()
-	now := t.refresh()
-	key, group, err := t.join(now, t.guests[ch.Guest()], ch)
+	t.refresh()
+	key, group, err := t.join(t.guests[ch.Guest()], ch)
 	if err != nil {
 		return err
 	}
-	node, err := t.s.AddChannel(now, group, 0)
+	node, err := t.s.AddChannel(t.at, group, 0)
 	if err != nil {
-		t.leave(now, ch.Guest(), key)
+		t.leave(ch.Guest(), key)
 		return err
 	}
 	c := &gated{ch, ChannelState{Node: node, Group: key, Last: t.card.Use(ch.Card().ID())}}
@@ -96,14 +95,14 @@ func (t *Gate) Add(ch Channel, ring card.Ring, get uint32) error {
 	t.chans[ch.Card().ID()], t.nodes[node] = c, c
 	if c.Last.Underway {
 		c.Paused, c.Inflight = true, 1
-		t.s.Underway(now, node)
+		t.s.Underway(t.at, node)
 	}
-	t.stall(now, c, true) // until it is enabled
+	t.stall(c, true) // until it is enabled
 	return nil
 }
 
 // join finds the group of a channel, or makes it.
-func (t *Gate) join(now time.Duration, sh *ShareState, ch Channel) (GroupKey, sched.ID, error) {
+func (t *Gate) join(sh *ShareState, ch Channel) (GroupKey, sched.ID, error) {
 	key := sh.By.keyOf(ch)
 	if gr := sh.group(key); gr != nil {
 		gr.Chans++
@@ -112,20 +111,20 @@ func (t *Gate) join(now time.Duration, sh *ShareState, ch Channel) (GroupKey, sc
 	if !sh.First {
 		sh.First, sh.Kernel = true, key
 	}
-	id, err := t.s.AddNode(now, sh.Node, sched.NodeConfig{Name: sh.nameOf(key)})
+	id, err := t.s.AddNode(t.at, sh.Node, sched.NodeConfig{Name: sh.nameOf(key)})
 	if err == nil {
 		sh.Groups = append(sh.Groups, GroupState{key, id, 1})
 	}
 	return key, id, err
 }
 
-func (t *Gate) leave(now time.Duration, g Guest, key GroupKey) {
+func (t *Gate) leave(g Guest, key GroupKey) {
 	sh := t.guests[g]
 	gr := sh.group(key)
 	if gr.Chans--; gr.Chans > 0 {
 		return
 	}
-	t.s.Remove(now, gr.Node)
+	t.s.Remove(t.at, gr.Node)
 	sh.Groups = slices.DeleteFunc(sh.Groups, func(gr GroupState) bool { return gr.Chans == 0 })
 	if len(sh.Groups) == 0 {
 		sh.First = false // the driver detached, and another one begins
@@ -136,12 +135,11 @@ func (t *Gate) leave(now time.Duration, g Guest, key GroupKey) {
 func (t *Gate) Remove(ch Channel) {
 	t.with(ch, func(c *gated) {
 		t.look(c)
-		now := t.now()
-		t.drop(now, c)
-		t.s.Remove(now, c.Node)
+		t.drop(c)
+		t.s.Remove(t.at, c.Node)
 		t.chans[ch.Card().ID()] = nil
 		delete(t.nodes, c.Node)
-		t.leave(now, ch.Guest(), c.Group)
+		t.leave(ch.Guest(), c.Group)
 		t.step()
 	})
 }
@@ -151,7 +149,7 @@ func (t *Gate) Remove(ch Channel) {
 func (t *Gate) GiveUp(ch Channel) {
 	t.with(ch, func(c *gated) {
 		c.Over = true
-		t.stall(t.now(), c, true)
+		t.stall(c, true)
 		t.step()
 	})
 }

@@ -12,7 +12,7 @@ import (
 // doAlert carries out the oldest alert, if there is one. It needs a guest's lock, which is taken
 // before the gate's. The caller has charged what ended: alerts that the card has answered are withdrawn.
 func (t *Gate) doAlert() {
-	t.mu.Lock()
+	t.lock()
 	a, ok := t.s.Alert()
 	c, g := t.nodes[a.Channel], t.owners[a.Guest]
 	if len(t.s.Alerts) > 0 {
@@ -37,7 +37,7 @@ func (t *Gate) doAlert() {
 func (t *Gate) Aborted(ch Channel) {
 	t.with(ch, func(c *gated) {
 		c.Aborting = true
-		t.s.Aborting(t.now(), c.Node)
+		t.s.Aborting(t.at, c.Node)
 		t.wakeUp()
 	})
 }
