@@ -3,8 +3,8 @@
 // reads the card's own counters: a correct copy does not prove that the card made it.
 //
 // A boot takes seconds, so one machine serves many checks. Each test is a
-// sequence of steps on one machine, and a step is a subtest. The gate boots each
-// kernel once. Tests that scale.ReleaseOnly skips belong to make test-release.
+// sequence of steps on one machine, and a step is a subtest. The gate boots as few
+// machines as it can. Tests that scale.ReleaseOnly skips belong to make test-release.
 //
 // No test asserts a duration. Deadlines only end hung machines.
 package e2e

@@ -10,6 +10,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/cmd/lab"
 	"github.com/umbra-gpu/umbra/cmd/lab/proto"
+	"github.com/umbra-gpu/umbra/tests/scale"
 	"github.com/umbra-gpu/umbra/tests/testserver"
 )
 
@@ -17,6 +18,7 @@ import (
 // pages and unmaps spans. The driver moves buffers to new pages, and a reboot takes an open channel's away
 // and gives their bus addresses to others: a page that the server kept would be read in their place.
 func TestIOMMU(t *testing.T) {
+	scale.ReleaseOnly(t)
 	t.Parallel()
 	k := kernelOf("6.12")
 	machine := lab.Config{

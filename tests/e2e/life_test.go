@@ -30,7 +30,7 @@ const lifeVRAM = 128 << 20
 // work, faults, unbinding, a reboot, a power-off. All windows are mapped, so a function
 // that depends on traps fails here.
 //
-// The gate runs each kernel on one set-up. The release suite runs all on both, and
+// The gate runs two kernels, each on one set-up. The release suite runs all on both, and
 // adds the steps that take long.
 func TestKernels(t *testing.T) {
 	for _, c := range []struct {
@@ -41,7 +41,7 @@ func TestKernels(t *testing.T) {
 	}{
 		{version: "6.12"},
 		{version: "7.2", virtual: true, suspends: 3},
-		{version: "6.1", virtual: true},
+		{version: "6.1", virtual: true, release: true},
 		{version: "6.1", release: true},
 		{version: "6.12", virtual: true, release: true},
 		{version: "7.2", release: true},

@@ -10,6 +10,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/sched"
 	"github.com/umbra-gpu/umbra/aggregator/sched/model"
 	"github.com/umbra-gpu/umbra/aggregator/sched/throttle"
+	"github.com/umbra-gpu/umbra/tests/scale"
 )
 
 // The experiments of the published work, on the model card. In each, the policies
@@ -66,8 +67,10 @@ func runtime(t testing.TB, c sched.Config, m model.Mix) time.Duration {
 }
 
 var (
-	victims = []time.Duration{100 * us, 500 * us, 1000 * us, 2699 * us, 4171 * us}
-	lengths = []time.Duration{100 * us, 200 * us, 400 * us, 700 * us, 1000 * us, 2 * ms, 3 * ms, 5 * ms, 7 * ms, 10 * ms}
+	victims = scale.Of([]time.Duration{100 * us, 4171 * us},
+		[]time.Duration{100 * us, 500 * us, 1000 * us, 2699 * us, 4171 * us})
+	lengths = scale.Of([]time.Duration{100 * us, 1000 * us, 3 * ms, 10 * ms},
+		[]time.Duration{100 * us, 200 * us, 400 * us, 700 * us, 1000 * us, 2 * ms, 3 * ms, 5 * ms, 7 * ms, 10 * ms})
 )
 
 // flatness is how far runtimes are apart.

@@ -11,6 +11,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/sched"
 	"github.com/umbra-gpu/umbra/aggregator/sched/model"
 	"github.com/umbra-gpu/umbra/aggregator/sched/throttle"
+	"github.com/umbra-gpu/umbra/tests/scale"
 )
 
 // drawTree draws a tree of three or four levels in which some leaves stay idle.
@@ -117,7 +118,7 @@ func TestEngines(t *testing.T) {
 // TestPhases: the cost of exclusive samples is a part of the time that does not grow with
 // the number of groups: 1 in 1 + X.
 func TestPhases(t *testing.T) {
-	for _, n := range []int{8, 2, 4, 16, 32, 64} {
+	for _, n := range scale.Of([]int{8, 32}, []int{8, 2, 4, 16, 32, 64}) {
 		c := config(sched.DFQ)
 		r, err := model.NewRig(c, guests(model.Node{Name: "g", Count: n, Load: busy(ms)}), 1)
 		require.NoError(t, err)
