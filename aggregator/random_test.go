@@ -221,9 +221,9 @@ type oracle struct {
 
 func (o *oracle) Apply(list []shadowpt.Change) (int, error) {
 	for _, c := range list {
-		for p := (shadowpt.Page{VA: c.VA, Size: c.Page, PTE: c.PTE()}); p.VA < c.VA+c.Size; p.VA += c.Page {
-			o.pages[p.VA] = p
-			p.Addr += c.Page
+		for i := range c.Pages() {
+			va := c.VA + i*c.Page
+			o.pages[va] = shadowpt.Page{VA: va, Size: c.Page, PTE: c.PTE(i)}
 		}
 	}
 	return len(list), nil

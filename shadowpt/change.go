@@ -2,17 +2,18 @@ package shadowpt
 
 import (
 	"errors"
-	"math"
+	"slices"
 )
 
-// Change is a change of an address space. Pages of one size, which follow one another in the space
-// and in memory, are mapped; or what was mapped in the range no longer is.
+// Change is a change of an address space. Pages of one size, which follow one another in the space,
+// are mapped; or what was mapped in the range no longer is.
 type Change struct {
 	VA, Size uint64
 	Page     uint64 // size of the pages
-	Addr     uint64 // of the first page in its Target
 	Target   Target
-	Kind     uint8 // storage type
+	Addr     uint64   // of the first page in its Target; the others follow, unless Addrs has them
+	Addrs    []uint64 // of each page, nil if they follow one another in memory
+	Kind     uint8    // storage type
 	Flags    Flags
 }
 
@@ -37,13 +38,44 @@ func (c *Change) Pages() uint64 { return c.Size / c.Page }
 // Unmaps reports whether nothing is mapped in the range afterwards.
 func (c *Change) Unmaps() bool { return c.Flags&(Mapped|Sparse) == 0 }
 
-// PTE returns the first page as an entry of tables.
-func (c *Change) PTE() PTE {
+// PageAddr returns the address of page i.
+func (c *Change) PageAddr(i uint64) uint64 {
+	switch {
+	case c.Addrs != nil:
+		return c.Addrs[i]
+	case c.Flags&Mapped != 0:
+		return c.Addr + i*c.Page
+	}
+	return 0
+}
+
+// End is the end of the highest page that is mapped.
+func (c *Change) End() uint64 {
+	if c.Addrs != nil {
+		return slices.Max(c.Addrs) + c.Page
+	}
+	return c.Addr + c.Size
+}
+
+// split returns the change of the first n bytes, and that of the rest.
+func (c Change) split(n uint64) (first, rest Change) {
+	first, rest = c, c
+	first.Size, rest.VA, rest.Size = n, c.VA+n, c.Size-n
+	if c.Addrs != nil {
+		first.Addrs, rest.Addrs = c.Addrs[:n/c.Page], c.Addrs[n/c.Page:]
+	} else if c.Flags&Mapped != 0 {
+		rest.Addr += n
+	}
+	return first, rest
+}
+
+// PTE returns page i as an entry of tables.
+func (c *Change) PTE(i uint64) PTE {
 	has := func(f Flags) bool { return c.Flags&f != 0 }
 	return PTE{
 		Valid: has(Mapped), Sparse: has(Sparse), ReadOnly: has(ReadOnly), Supervisor: has(Supervisor),
 		Volatile: has(Volatile), NoAtomics: has(NoAtomics), ACD: has(ACD),
-		Target: c.Target, Addr: c.Addr, Kind: c.Kind,
+		Target: c.Target, Addr: c.PageAddr(i), Kind: c.Kind,
 	}
 }
 
@@ -53,15 +85,17 @@ func (c *Change) PTE() PTE {
 const (
 	kindShift, targetShift, addrShift = 8, 16, 18
 
+	attributes = 1<<addrShift - 1 // of a word: all but the address
 	sparseWord = uint64(Sparse)
-	noWord     = math.MaxUint64 // no page is that either
 )
+
+func addressOf(word uint64) uint64 { return word >> addrShift << pageShift }
 
 // mapping returns the change that maps the page of a word, without its place.
 func mapping(word uint64) Change {
 	return Change{
 		Flags: Flags(word), Kind: uint8(word >> kindShift), Target: Target(word >> targetShift & 3),
-		Addr: word >> addrShift << pageShift,
+		Addr: addressOf(word),
 	}
 }
 
@@ -91,7 +125,7 @@ type Card interface {
 	// next one, which maps pages; nothing is mapped in its range then. It is [ErrTables] if the same
 	// may succeed after others were unmapped and an invalidate. No card refuses to unmap.
 	//
-	// The list is the caller's again when Apply returns.
+	// The list and its Addrs are the caller's again when Apply returns.
 	Apply(list []Change) (done int, err error)
 }
 

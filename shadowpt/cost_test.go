@@ -19,6 +19,7 @@ type plain struct {
 	card  []uint64 // addresses of small pages
 	last  uint64   // where the last table is
 	asked int      // calls of SameTables
+	told  int      // changes
 }
 
 func (p *plain) ReadTable(_ shadowpt.Target, addr uint64, b []byte) bool {
@@ -47,12 +48,12 @@ func (p *plain) Translate(_ shadowpt.Target, addr, n uint64, _ bool) (uint64, bo
 	return 1<<36 + addr, addr+n <= uint64(len(p.vram))
 }
 func (p *plain) Apply(list []shadowpt.Change) (int, error) {
+	p.told += len(list)
 	for i := range list {
 		c := &list[i]
-		addr, pages := c.Addr, p.card[c.VA>>12:][:c.Size>>12]
+		pages := p.card[c.VA>>12:][:c.Size>>12]
 		for i := range pages {
-			pages[i] = addr
-			addr += c.Page
+			pages[i] = c.PageAddr(uint64(i))
 		}
 	}
 	return len(list), nil
@@ -128,6 +129,25 @@ func TestOneEntryCostsOneLine(t *testing.T) {
 		}))
 		require.Zero(t, testing.AllocsPerRun(100, func() { tr.Wrote(plainTables, 1) }))
 	}
+}
+
+// TestScatteredPagesShareChanges: pages anywhere in memory are one change, as far as its list of addresses
+// goes; nothing is allocated.
+func TestScatteredPagesShareChanges(t *testing.T) {
+	p, tr, _ := populated(t, 1)
+	p.told = 0
+	const turns = 10
+	turn := uint64(0)
+	require.Zero(t, testing.AllocsPerRun(turns-1, func() {
+		turn++
+		for k := range uint64(shadowpt.SmallEntries) {
+			put(p.vram, plainTables+k*8, shadowpt.PTE{Valid: true, ReadOnly: true, Addr: (k*3 + turn) % 64 << 12}.Encode())
+		}
+		tr.Wrote(plainTables, shadowpt.SmallTableSize)
+		tr.UpdateAll()
+		tr.Release()
+	}))
+	require.Equal(t, turns*shadowpt.SmallEntries/shadowpt.MaxAddrs, p.told)
 }
 
 // TestUntrappedTablesAreCompared: a table that is written without a trap costs a

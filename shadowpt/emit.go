@@ -2,15 +2,19 @@ package shadowpt
 
 import "math/bits"
 
-// maxChanges is how many changes are collected for one call of the card.
-const maxChanges = 256
+// Bounds on what is collected for one call of the card: changes, and addresses of pages.
+const (
+	maxChanges = 256
+	maxAddrs   = 2048
+)
 
 // output collects the changes of one shadow at a time. Pages that continue one another become one
-// change; entries are decoded only for its first page.
+// change; attributes are decoded only for its first page.
 type output struct {
 	of      *Shadow
 	run     run
 	pending []Change
+	addrs   []uint64 // of the changes, and of the run
 }
 
 // run is the change that may be continued.
@@ -18,28 +22,46 @@ type run struct {
 	va, end uint64 // equal: there is none
 	shift   uint8  // of its pages
 	over    bool   // they replace others, or are unmapped
-	// Words of the first page and of one that would continue the run.
+	// Words of the first page, and of one that would follow in memory: none, once addresses are listed.
 	first, next, step uint64
+	list              int // where its addresses begin in output.addrs
 }
 
 // emit notes that the page at va, where the card has the word was, becomes that of now.
 func (s *Shadow) emit(va uint64, shift uint8, was, now uint64) {
 	out := &s.work.out
 	r := &out.run
-	if va != r.end || now != r.next || shift != r.shift || r.over != (was != 0) || out.of != s || s.wasRefused(va, shift) {
+	if va != r.end || shift != r.shift || (now^r.first)&attributes != 0 || r.over != (was != 0) || out.of != s ||
+		s.wasRefused(va, shift) || now != r.next && !out.scatter() {
 		out.begin(s)
 		if s.accept(va, shift) {
 			if was = 0; now == 0 {
 				return
 			}
 		}
-		*r = run{va: va, end: va, shift: shift, over: was != 0, first: now, next: now}
+		*r = run{va: va, end: va, shift: shift, over: was != 0, first: now, next: now, list: len(out.addrs)}
 		if now&uint64(Mapped) != 0 {
 			r.step = 1 << (shift - pageShift + addrShift)
 		}
 	}
 	r.end += 1 << shift
-	r.next += r.step
+	if r.next += r.step; len(out.addrs) > r.list {
+		out.addrs = append(out.addrs, addressOf(now))
+	}
+}
+
+// scatter lets the run continue anywhere in memory, if there is room to list addresses. Pages that follow
+// one another remain a change without a list.
+func (o *output) scatter() bool {
+	r := &o.run
+	if len(o.addrs) >= maxAddrs || len(o.addrs) == r.list && r.end-r.va > 1<<r.shift {
+		return false
+	}
+	if len(o.addrs) == r.list {
+		o.addrs = append(o.addrs, addressOf(r.first))
+		r.next, r.step = 0, 0
+	}
+	return true
 }
 
 // begin ends the run and what is of another shadow. The card may refuse some of it.
@@ -64,15 +86,19 @@ func (o *output) close() {
 		}
 	}
 	c.VA, c.Size, c.Page = r.va, r.end-r.va, 1<<r.shift
-	*r = run{next: noWord}
+	list := r.list
+	if *r = (run{}); len(o.addrs) > list {
+		c.Addrs = o.addrs[list:]
+	}
 	if !c.Unmaps() {
 		o.of.work.take(changeCost)
 		if o.of.lacks(&c) {
 			o.of.refuse(c, ErrTables)
+			o.addrs = o.addrs[:list]
 			return
 		}
 	}
-	if o.pending = append(o.pending, c); len(o.pending) == maxChanges {
+	if o.pending = append(o.pending, c); len(o.pending) == maxChanges || len(o.addrs) >= maxAddrs {
 		o.apply()
 	}
 }
@@ -89,7 +115,7 @@ func (o *output) apply() {
 	if len(list) == 0 {
 		return
 	}
-	defer func() { o.pending = o.pending[:0] }() // also after a panic
+	defer func() { o.pending, o.addrs = o.pending[:0], o.addrs[:0] }() // also after a panic
 	done, err := s.card.Apply(list)
 	for i := range list[:done] {
 		s.applied(&list[i])
@@ -105,7 +131,7 @@ func (o *output) apply() {
 // forget drops what was collected for a shadow and is left after a panic.
 func (o *output) forget(s *Shadow) {
 	if o.of == s {
-		o.of, o.pending, o.run = nil, o.pending[:0], run{next: noWord}
+		o.of, o.pending, o.addrs, o.run = nil, o.pending[:0], o.addrs[:0], run{}
 	}
 }
 
@@ -117,12 +143,11 @@ func (s *Shadow) applyAfter(c Change) {
 	}
 	shift := uint8(bits.TrailingZeros64(c.Page))
 	for rest := c; rest.Size > 0; {
-		c := rest
-		was := s.wasRefused(c.VA, shift)
-		for c.Size = 0; c.Size < rest.Size && s.wasRefused(c.VA+c.Size, shift) == was; c.Size += c.Page {
-			s.accept(c.VA+c.Size, shift)
+		was, n := s.wasRefused(rest.VA, shift), uint64(0)
+		for ; n < rest.Size && s.wasRefused(rest.VA+n, shift) == was; n += rest.Page {
+			s.accept(rest.VA+n, shift)
 		}
-		rest = rest.from(c.Size)
+		c, rest = rest.split(n)
 		if was {
 			c.Flags &^= Over
 		}
@@ -130,15 +155,6 @@ func (s *Shadow) applyAfter(c Change) {
 			s.applyOne(c)
 		}
 	}
-}
-
-// from returns the change without its first n bytes.
-func (c Change) from(n uint64) Change {
-	c.VA, c.Size = c.VA+n, c.Size-n
-	if c.Flags&Mapped != 0 {
-		c.Addr += n
-	}
-	return c
 }
 
 func (s *Shadow) applyOne(c Change) {

@@ -3,6 +3,9 @@ package shadowpt
 // LineSize is what a write marks at least of a page.
 const LineSize = lineSize
 
+// MaxAddrs is how many pages a change lists.
+const MaxAddrs = maxAddrs
+
 // Heed makes a page of the guest's one that tables lie in; Written takes the lines of it
 // that were marked since.
 func (t *Tracker) Heed(page uint64)           { t.tables.add(page) }
@@ -14,7 +17,7 @@ func (t *Tracker) UpdateAll() { t.Update(t.shadows...) }
 // Entry translates a guest's page entry.
 func (s *Shadow) Entry(q, page uint64) PTE {
 	c := mapping(s.entry(q, page))
-	return c.PTE()
+	return c.PTE(0)
 }
 
 // Asked are what is asked of entries without taking them apart: whether one names the

@@ -10,7 +10,7 @@ func (t *Tracker) put(r *leafRef, i int, q uint64) {
 		t.putBig(r.s, r.n, i, q)
 		return
 	}
-	if !r.n.over.has(i / t.format.group) {
+	if !r.n.over.has(i >> t.format.groupUp) {
 		r.s.set(r.n, small, i, r.s.entry(q, SmallPage))
 	}
 }

@@ -16,7 +16,8 @@ type Format struct {
 	valid, readOnly, inSystem, ofAddress, copied, writable uint64
 
 	addrUp   uint8 // from the place of the address in an entry to an address
-	group    int   // how many small pages share the range of a big one
+	groupUp  uint8 // from the number of a small page to that of the big one with its range
+	group    int   // how many small pages share that range
 	physSize uint64
 }
 
@@ -115,15 +116,16 @@ func (f Format) prepare() *Format {
 	f.writable = f.valid | f.readOnly | p.target.mask()
 	f.addrUp = pageShift - p.addr.lo
 	f.physSize = 1 << (p.addr.bits + pageShift)
-	f.group = 1 << (f.Pages[big].Shift - f.Pages[small].Shift)
+	f.groupUp = f.Pages[big].Shift - f.Pages[small].Shift
+	f.group = 1 << f.groupUp
 	return &f
 }
 
 // addressOf returns the address in a page entry, in bytes.
 func (f *Format) addressOf(q uint64) uint64 { return q & f.ofAddress << f.addrUp }
 
-// addressed is the reverse of addressOf.
-func (f *Format) addressed(addr uint64) uint64 { return addr >> f.addrUp & f.ofAddress }
+// EncodeAddr returns an address as a page entry has it.
+func (f *Format) EncodeAddr(addr uint64) uint64 { return addr >> f.addrUp & f.ofAddress }
 
 // part returns the entry for the memory at an offset into a page, 0 if no address reaches it.
 func (f *Format) part(q, offset uint64) uint64 {
@@ -131,7 +133,7 @@ func (f *Format) part(q, offset uint64) uint64 {
 	if addr >= f.physSize {
 		return 0
 	}
-	return q&^f.ofAddress | f.addressed(addr)
+	return q&^f.ofAddress | f.EncodeAddr(addr)
 }
 
 // sparse reports whether an entry that is not valid is a sparse page's.
@@ -279,7 +281,7 @@ func (f *Format) DecodePTE(q uint64) PTE {
 // EncodePTE is the reverse of DecodePTE.
 func (f *Format) EncodePTE(e PTE) uint64 {
 	p := &f.pte
-	q := f.addressed(e.Addr) | p.target.put(uint64(e.Target)) | p.kind.put(uint64(e.Kind)) | p.compTag.put(uint64(e.CompTag))
+	q := f.EncodeAddr(e.Addr) | p.target.put(uint64(e.Target)) | p.kind.put(uint64(e.Kind)) | p.compTag.put(uint64(e.CompTag))
 	q |= p.valid.putIf(e.Valid) | p.supervisor.putIf(e.Supervisor) | p.readOnly.putIf(e.ReadOnly) | p.encrypted.putIf(e.Encrypted)
 	q |= p.volatile.putIf(e.Volatile) | p.noAtomics.putIf(e.NoAtomics) | p.acd.putIf(e.ACD)
 	switch {

@@ -53,10 +53,9 @@ func (s *Shadow) refuse(c Change, err error) {
 		part := max(s.format.last().Span(), c.Page)
 		c.Flags &^= Over
 		for c.Size > 0 {
-			first := c
-			first.Size = min(part-c.VA%part, c.Size)
+			var first Change
+			first, c = c.split(min(part-c.VA%part, c.Size))
 			s.applyOne(first)
-			c = c.from(first.Size)
 		}
 		return
 	}

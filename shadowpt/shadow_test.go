@@ -161,7 +161,7 @@ func TestWorkAndMemoryAreBounded(t *testing.T) {
 	for d := range uint64(shadowpt.DirEntries) {
 		put(w.vram, d*8, shadowpt.PDE{Small: small(0x10000 + d%256*shadowpt.SmallPage)}.Encode())
 	}
-	const left = shadowpt.DirSize + 5*5*shadowpt.SmallTableSize + 100 // an entry is read, and a change of its own
+	const left = shadowpt.DirSize + 5*2*shadowpt.SmallTableSize + 100 // an entry is read, and mapped
 	const quota = 4 * shadowpt.SmallTableSize
 	work := shadowpt.NewWork(shadowpt.Fermi, left, quota)
 	s, c := newShadow(t, w, work)
@@ -276,4 +276,29 @@ func TestLeastChanges(t *testing.T) {
 	tr.UpdateAll()
 	require.Len(t, c.pages, 1)
 	require.Equal(t, 4, c.changes)
+}
+
+// TestPartIsRefused: of scattered pages in the ranges of two directory entries, the card has those that it
+// does not refuse.
+func TestPartIsRefused(t *testing.T) {
+	const first, second, entries = 0x100000, 0x140000, 4
+	for hole := range uint64(2) {
+		w := newTwin(t)
+		put(w.vram, 0, shadowpt.PDE{Small: small(first)}.Encode())
+		put(w.vram, 8, shadowpt.PDE{Small: small(second)}.Encode())
+		for i := range uint64(entries) {
+			put(w.vram, first+(shadowpt.SmallEntries-entries+i)*8, shadowpt.PTE{Valid: true, Addr: (i ^ 1) << 12}.Encode())
+			put(w.vram, second+i*8, shadowpt.PTE{Valid: true, Addr: (i ^ 3) << 12}.Encode())
+		}
+		s, c := newShadow(t, w, shadowpt.NewWork(shadowpt.Fermi, 1<<62, 1<<62))
+		c.holes = map[uint64]bool{hole: true}
+		s.Rebuild()
+		require.Equal(t, 3, c.changes, "all, and each part")
+		require.Len(t, c.pages, entries)
+		for at, p := range c.pages {
+			require.Equal(t, 1-hole, at.va/shadowpt.DirSpan)
+			want, _, _ := w.fermiWhere(s.Space(), at.va)
+			require.Equal(t, want, p.Addr)
+		}
+	}
 }

@@ -83,12 +83,9 @@ func (s *space) each(c *shadowpt.Change, f func(pageAt, shadowpt.Page)) {
 	for s.sizes[size] != c.Page {
 		size++
 	}
-	p := shadowpt.Page{VA: c.VA, Size: c.Page, PTE: c.PTE()}
-	for ; p.VA < c.VA+c.Size; p.VA += c.Page {
-		f(pageAt{p.VA, size}, p)
-		if p.Valid {
-			p.Addr += c.Page
-		}
+	for i := range c.Pages() {
+		va := c.VA + i*c.Page
+		f(pageAt{va, size}, shadowpt.Page{VA: va, Size: c.Page, PTE: c.PTE(i)})
 	}
 }
 

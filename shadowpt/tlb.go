@@ -104,7 +104,7 @@ func (t *TLB) enterGroup(m GroupReader, va uint64) {
 
 // together reports whether the entries differ only in addresses one page apart.
 func (f *Format) together(q []uint64) bool {
-	step := f.addressed(SmallPage)
+	step := f.EncodeAddr(SmallPage)
 	for i, e := range q {
 		if e != q[0]+uint64(i)*step {
 			return false

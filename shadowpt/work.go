@@ -35,7 +35,7 @@ const maxNodes = 1 << 17
 // bytes of tables, with each table counted as often as directories name it.
 func NewWork(f *Format, left, quota uint64) *Work {
 	w := &Work{Left: left, format: f, quota: quota, buf: make([]byte, f.Pages[small].Size())}
-	w.out.run.next, w.out.pending = noWord, make([]Change, 0, maxChanges)
+	w.out.pending, w.out.addrs = make([]Change, 0, maxChanges), make([]uint64, 0, maxAddrs+1)
 	for i := range f.Dirs {
 		w.dirs[i] = make([]byte, f.Dirs[i].Size())
 	}

@@ -22,8 +22,7 @@ type space struct {
 	burst                   burst
 }
 
-// burst collects adjacent entries of one page of a table for one write: the pages of a guest are often
-// scattered, and then each is a change of its own.
+// burst collects adjacent entries of one page of a table for one write.
 type burst struct {
 	t     *table
 	first int // entry
@@ -108,31 +107,25 @@ func (s *space) apply(c *card.Change) error {
 	if err != nil {
 		return err
 	}
-	if !c.Unmaps() && !s.reachAll(c, depth, part) {
+	if !c.Unmaps() && c.Flags&shadowpt.Over == 0 && !s.reachAll(c, depth, part) {
 		return card.ErrTables
 	}
-	pte := c.PTE()
-	word, step, sparse := uint64(0), uint64(0), c.Flags&shadowpt.Sparse != 0
-	if depth == len(s.format.Dirs) || !sparse {
-		word = s.format.EncodePTE(pte)
-	}
-	if pte.Valid && c.Size > c.Page {
-		step = s.format.EncodePTE(shadowpt.PTE{Addr: c.Page})
-	}
+	pte := c.PTE(0)
+	pte.Addr = 0
+	word := s.format.EncodePTE(pte)
 	for va := c.VA; va < c.VA+c.Size; {
 		t := s.find(va, depth, part)
 		if t == nil {
 			return errors.New("nothing is mapped there")
 		}
-		i, n := int(t.level.Index(va)), (min(t.end(va), c.VA+c.Size)-va)>>t.level.Shift
-		s.count(t, int(n), c)
+		end := min(t.end(va), c.VA+c.Size)
+		s.count(t, int((end-va)>>t.level.Shift), c)
 		if depth < len(s.format.Dirs) {
-			s.writeDir(t, i, int(n), word, step, sparse)
+			s.writeDir(t, va, end, word, c)
 		} else {
-			s.writePages(t, i, int(n), word, step)
+			s.writePages(t, va, end, word, c)
 		}
-		word += n * step
-		va += n << t.level.Shift
+		va = end
 	}
 	return nil
 }
@@ -151,8 +144,8 @@ func (s *space) entries(c *card.Change) (depth, part int, err error) {
 	switch {
 	case c.VA+c.Size > f.VASize():
 		return 0, 0, fmt.Errorf("the card's spaces end before %#x+%#x", c.VA, c.Size)
-	case c.Flags&shadowpt.Mapped != 0 && !f.Reaches(c.Addr+c.Size):
-		return 0, 0, fmt.Errorf("the card's tables name no memory at %#x+%#x", c.Addr, c.Size)
+	case c.Flags&shadowpt.Mapped != 0 && !f.Reaches(c.End()):
+		return 0, 0, fmt.Errorf("the card's tables name no memory up to %#x", c.End())
 	}
 	for part := range f.Pages {
 		if f.Pages[part].Span() == c.Page && !(sparse && !f.HasSparse()) {
@@ -285,30 +278,32 @@ func (s *space) count(t *table, n int, c *card.Change) {
 	}
 }
 
-// writePages writes n entries of a table of pages from i on.
-func (s *space) writePages(t *table, i, n int, word, step uint64) {
-	b := &s.burst
-	for ; n > 0; i, n = i+1, n-1 {
+// writePages writes a table's entries of a change from va to end. They are word, and an address.
+func (s *space) writePages(t *table, va, end, word uint64, c *card.Change) {
+	b, i := &s.burst, int(t.level.Index(va))
+	for k := (va - c.VA) / c.Page; va < end; va, i, k = va+c.Page, i+1, k+1 {
 		if b.t != t || i != b.first+b.n || i%pageWords == 0 {
 			s.flush()
 			b.t, b.first = t, i
 		}
-		binary.LittleEndian.PutUint64(b.words[b.n*8:], word)
-		word += step
+		binary.LittleEndian.PutUint64(b.words[b.n*8:], word|s.format.EncodeAddr(c.PageAddr(k)))
 		b.n++
 	}
 }
 
-// writeDir writes n entries of a directory that are pages, or nothing. Tables that such an entry
-// names have no entries left.
-func (s *space) writeDir(t *table, i, n int, word, step uint64, sparse bool) {
-	for end := i + n; i < end; i++ {
+// writeDir is writePages of a directory, whose entries are pages, sparse or nothing. Tables that such an
+// entry names have no entries left.
+func (s *space) writeDir(t *table, va, end, word uint64, c *card.Change) {
+	for k := (va - c.VA) / c.Page; va < end; va, k = va+c.Page, k+1 {
+		i, pde := int(t.level.Index(va)), shadowpt.PDE{Sparse: c.Flags&shadowpt.Sparse != 0}
+		if !pde.Sparse {
+			pde.Page = word | s.format.EncodeAddr(c.PageAddr(k))
+		}
 		for part := range t.kids {
 			if k := t.kid(i, part); k != nil {
 				s.detach(k)
 			}
 		}
-		s.writeEntry(t, i, t.level.Encode(shadowpt.PDE{Page: word, Sparse: sparse}))
-		word += step
+		s.writeEntry(t, i, t.level.Encode(pde))
 	}
 }

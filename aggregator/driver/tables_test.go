@@ -180,7 +180,7 @@ func TestTablesRefuse(t *testing.T) {
 		done, err := sp.Apply([]card.Change{good})
 		require.Equal(t, []any{1, nil}, []any{done, err})
 		bad := good
-		switch rapid.IntRange(0, 3).Draw(t, "what") {
+		switch rapid.IntRange(0, 4).Draw(t, "what") {
 		case 0:
 			bad.VA = f.VASize() + good.VA
 		case 1:
@@ -189,6 +189,8 @@ func TestTablesRefuse(t *testing.T) {
 			bad.Flags = shadowpt.Sparse
 		case 3:
 			bad.Addr, bad.Flags = 1<<40, shadowpt.Mapped|shadowpt.Over
+		case 4:
+			bad.Addrs, bad.Flags = []uint64{1 << 40}, shadowpt.Mapped|shadowpt.Over
 		}
 		_, err = sp.Apply([]card.Change{bad})
 		require.Error(t, err)
@@ -235,19 +237,22 @@ func drawChange(t *rapid.T, f *shadowpt.Format, sizes []uint64, pages map[uint64
 	if over {
 		c.Flags |= shadowpt.Over
 	}
+	if c.Flags&shadowpt.Mapped != 0 && c.Size > size && rapid.Bool().Draw(t, "scattered") {
+		for i := range c.Pages() {
+			c.Addrs = append(c.Addrs, c.Addr+i*7%5*shadowpt.SmallPage)
+		}
+	}
 	return c
 }
 
 // enter makes a change to the pages.
 func enter(pages map[uint64]shadowpt.Page, c *card.Change) {
-	for p := (shadowpt.Page{VA: c.VA, Size: c.Page, PTE: c.PTE()}); p.VA < c.VA+c.Size; p.VA += c.Page {
+	for i := range c.Pages() {
+		p := shadowpt.Page{VA: c.VA + i*c.Page, Size: c.Page, PTE: c.PTE(i)}
 		for va := p.VA; va < p.VA+p.Size; va += shadowpt.SmallPage {
 			if pages[va] = p; c.Unmaps() {
 				delete(pages, va)
 			}
-		}
-		if p.Valid {
-			p.Addr += c.Page
 		}
 	}
 }

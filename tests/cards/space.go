@@ -108,11 +108,9 @@ func (s *space) Apply(list []card.Change) (done int, err error) {
 		if err != nil {
 			return i, err
 		}
-		for c.Size = c.Page; c.VA < list[i].VA+list[i].Size; c.VA += c.Page {
+		for k := range c.Pages() {
+			c.VA, c.Size, c.Addr, c.Addrs = list[i].VA+k*c.Page, c.Page, list[i].PageAddr(k), nil
 			s.change(c)
-			if c.Flags&shadowpt.Mapped != 0 {
-				c.Addr += c.Page
-			}
 		}
 	}
 	return len(list), nil
@@ -138,7 +136,7 @@ func (s *space) change(c card.Change) {
 	over := c.Flags&shadowpt.Over != 0
 	c.Flags &^= shadowpt.Over
 	switch {
-	case mapped != (over || c.Unmaps()) || mapped && old.Page != c.Page || !c.Unmaps() && (old == c || s.overlaps(&c)):
+	case mapped != (over || c.Unmaps()) || mapped && old.Page != c.Page || !c.Unmaps() && (same(&old, &c) || s.overlaps(&c)):
 		panic(fmt.Sprintf("cards: %+v, over %t, where %+v is mapped", c, over, old))
 	case c.Unmaps():
 		delete(s.now, c.VA)
@@ -149,6 +147,9 @@ func (s *space) change(c card.Change) {
 	}
 	s.now[c.VA] = c
 }
+
+// same compares changes of one page.
+func same(a, b *card.Change) bool { return a.Page == b.Page && a.PTE(0) == b.PTE(0) }
 
 // overlaps reports whether a page of another size is in a page's range.
 func (s *space) overlaps(c *card.Change) bool {
@@ -202,7 +203,7 @@ func (s *space) show(comes bool) {
 	for _, va := range slices.Sorted(maps.Keys(s.was)) {
 		now, was := s.now[va], s.was[va]
 		switch {
-		case now == was:
+		case same(&now, &was):
 		case comes && now.Page != 0:
 			s.pass(now)
 		case !comes && was.Page != 0:
