@@ -8,12 +8,13 @@ import (
 	"github.com/umbra-gpu/umbra/firmware"
 	"github.com/umbra-gpu/umbra/mmio"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
+	"github.com/umbra-gpu/umbra/mmio/pci"
 )
 
 // Config describes a virtual GPU.
 type Config struct {
 	ROM         []byte // VBIOS image; nil builds the default one
-	PCI         gf100.ConfigOptions
+	PCI         pci.Options
 	TPCs        []int      // per GPC; nil means those of a Quadro 6000
 	Temperature func() int // degrees Celsius; nil reads 45
 }
@@ -27,9 +28,9 @@ type VGPU struct {
 	host Host // nil if none is attached
 	sp   *mmio.Space
 	face *gf100.Face
-	pci  *gf100.ConfigSpace
+	pci  *pci.ConfigSpace
 	fifo fifo
-	pin  gf100.Pin
+	pin  pci.Pin
 
 	alarm gf100.Alarm
 }
@@ -37,7 +38,7 @@ type VGPU struct {
 // New returns a virtual GPU with vram bytes of memory. [VGPU.Connect] sets its card before
 // the first access, because the card needs the VGPU as the receiver of its events.
 func New(cfg Config, vram uint64) (*VGPU, error) {
-	pci, err := gf100.NewConfigSpace(cfg.PCI)
+	space, err := gf100.NewConfigSpace(cfg.PCI)
 	if err != nil {
 		return nil, err
 	}
@@ -46,9 +47,9 @@ func New(cfg Config, vram uint64) (*VGPU, error) {
 			return nil, fmt.Errorf("devmodel: build a VBIOS: %w", err)
 		}
 	}
-	v := &VGPU{pci: pci, rom: cfg.ROM, card: noCard{}}
+	v := &VGPU{pci: space, rom: cfg.ROM, card: noCard{}}
 	v.face, err = gf100.NewFace(gf100.FaceConfig{
-		VRAM: vram, TPCs: cfg.TPCs, ROM: cfg.ROM, Config: pci, Clock: v.clock, Temperature: cfg.Temperature,
+		VRAM: vram, TPCs: cfg.TPCs, ROM: cfg.ROM, Config: space, Clock: v.clock, Temperature: cfg.Temperature,
 	})
 	if err != nil {
 		return nil, err
@@ -122,7 +123,8 @@ func (v *VGPU) Reset() error {
 // settle recomputes the interrupt tree and the alarm, once per access or event. Memory that
 // an interrupt announces is visible before the interrupt.
 func (v *VGPU) settle() {
-	if line, changed := v.pin.Settle(v.face, v.pci, v.fifo.Level()); changed && v.host != nil {
+	level, edge := v.face.Settle(v.fifo.Level())
+	if line, changed := v.pin.Settle(v.pci, level, edge); changed && v.host != nil {
 		if line.Level {
 			v.card.MemoryBarrier()
 		}

@@ -10,13 +10,14 @@ import (
 	"github.com/umbra-gpu/umbra/devmodel"
 	"github.com/umbra-gpu/umbra/firmware"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
+	"github.com/umbra-gpu/umbra/mmio/pci"
 	"github.com/umbra-gpu/umbra/vfiouser"
 )
 
 // faceOf is what a guest sees of its GPU, by options that a user wrote as where says.
 func faceOf(f *config.Face, vram config.Size, where func(key string) string) (out devmodel.Config, err error) {
 	temperature := f.Temperature
-	out = devmodel.Config{TPCs: f.TPCs, Temperature: func() int { return temperature }, PCI: gf100.ConfigOptions{
+	out = devmodel.Config{TPCs: f.TPCs, Temperature: func() int { return temperature }, PCI: pci.Options{
 		BAR1: uint64(f.BAR1), BAR3: uint64(f.BAR3), NoMSI: !f.MSI,
 		Device: uint16(f.Device), SubsystemVendor: uint16(f.Subsystem.Vendor), Subsystem: uint16(f.Subsystem.ID),
 	}}

@@ -1,10 +1,6 @@
 package gf100
 
-import (
-	"time"
-
-	"github.com/umbra-gpu/umbra/mmio"
-)
+import "time"
 
 // Timer is what an [Alarm] sets: a *time.Timer whose function takes the owner's lock and
 // calls [Alarm.Fired], or a fake of a test.
@@ -59,25 +55,3 @@ func (a *Alarm) Close() {
 	a.closed = true
 	a.timer.Stop()
 }
-
-// Pin is the host's view of a function's interrupt. Like a Face it is guarded by its
-// owner's lock.
-type Pin struct{ reported mmio.Line }
-
-// Settle recomputes the interrupt tree, with PFIFO's own level. It returns the line, and
-// whether it differs from the one last reported.
-func (p *Pin) Settle(f *Face, c *ConfigSpace, fifo bool) (l mmio.Line, changed bool) {
-	f.tree.fifo = fifo
-	l.Level, l.Edge = f.Settle()
-	l.MSI, l.Disabled = c.MSIEnabled(), c.INTxDisabled()
-	if !l.Edge && l == p.reported {
-		return l, false
-	}
-	c.SetINTx(l.Level)
-	p.reported = l
-	p.reported.Edge = false
-	return l, true
-}
-
-// Forget makes the next Settle report the line in full, for a new host.
-func (p *Pin) Forget() { p.reported = mmio.Line{} }

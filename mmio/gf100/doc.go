@@ -12,10 +12,9 @@
 // envytools' rnndb, with UNK and the offset where rnndb knows the unit but not
 // the register. A row marked Stub is stored and nothing more.
 //
-// [ConfigSpace] is the function's PCI configuration space. tests/ablation lists the
-// consequences of leaving behaviours out.
+// tests/ablation lists the consequences of leaving behaviours out.
 //
-// A Face and a ConfigSpace hold all state, belong to the owner of the space they are bound
-// to, and are guarded by that owner's lock. The package takes no locks and starts no
+// A Face holds all state, belongs to the owner of the space it is bound to, and is guarded by
+// that owner's lock. The package takes no locks and starts no
 // goroutines.
 package gf100

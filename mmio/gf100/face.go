@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/umbra-gpu/umbra/mmio"
+	"github.com/umbra-gpu/umbra/mmio/pci"
 )
 
 // SpaceSize is the size of BAR0 in bytes.
@@ -23,7 +24,7 @@ type FaceConfig struct {
 	ROM []byte
 	// Config is the configuration space that BAR0 shows at 088000; default one
 	// with no options.
-	Config *ConfigSpace
+	Config *pci.ConfigSpace
 	// Clock counts nanoseconds and is monotonic; default a clock that starts with the face.
 	Clock func() uint64
 	// Temperature returns the sensor's reading in degrees Celsius; default 45.
@@ -60,7 +61,7 @@ func (c *FaceConfig) complete() error {
 		return fmt.Errorf("gf100: ROM of %d bytes: the window holds %d", len(c.ROM), promSize)
 	}
 	if c.Config == nil {
-		cs, err := NewConfigSpace(ConfigOptions{})
+		cs, err := NewConfigSpace(pci.Options{})
 		if err != nil {
 			return err
 		}
@@ -112,7 +113,7 @@ func InPRAMIN(off uint64, n int) bool {
 // Apertures returns the windows in BAR0. PRAMIN's is bound by the owner.
 func Apertures() []mmio.Aperture {
 	return []mmio.Aperture{
-		{Name: "PPCI", Offset: 0x88000, Size: configSize, Effect: "the function's own configuration space"},
+		{Name: "PPCI", Offset: 0x88000, Size: pci.ConfigSize, Effect: "the function's own configuration space"},
 		{Name: "PROM", Offset: 0x300000, Size: promSize, Effect: "the board's ROM"},
 		{Name: "PRAMIN", Offset: PRAMINBase, Size: PRAMINSize, Policy: mmio.Translate, Effect: "1 MiB of memory, placed by 001700"},
 	}
@@ -226,10 +227,11 @@ func (f *Face) disable(bits uint32) {
 	}
 }
 
-// Settle recomputes the interrupt tree. level is the line towards the host; edge means that
-// a message is due: the line rose since the last call, or the driver re-enabled interrupts
-// with something still pending.
-func (f *Face) Settle() (level, edge bool) {
+// Settle recomputes the interrupt tree, with PFIFO's own level. level is the line towards the host;
+// edge means that a message is due: the line rose since the last call, or the driver re-enabled
+// interrupts with something still pending.
+func (f *Face) Settle(fifo bool) (level, edge bool) {
+	f.tree.fifo = fifo
 	f.timer.tick()
 	return f.tree.settle()
 }

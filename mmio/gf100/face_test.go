@@ -194,7 +194,7 @@ func FuzzFace(f *testing.F) {
 				in = in[n:]
 			}
 			b.now += uint64(op)
-			level, edge := b.face.Settle()
+			level, edge := b.face.Settle(b.face.tree.fifo)
 			if edge && !level {
 				t.Fatal("an edge without a line")
 			}

@@ -66,7 +66,7 @@ func TestInterruptTreeProperty(t *testing.T) {
 			"rearm": func(*rapid.T) { b.Write32(0x140, 1); again = true },
 			"": func(t *rapid.T) {
 				want := slowLine(b, pfifo)
-				level, edge := b.face.Settle()
+				level, edge := b.face.Settle(b.face.tree.fifo)
 				if level != want {
 					t.Fatalf("line is %v, the registers say %v", level, want)
 				}
@@ -93,13 +93,13 @@ func TestFalconRouting(t *testing.T) {
 func TestSoftwareInterrupt(t *testing.T) {
 	b := newBench(t, FaceConfig{})
 	b.Write32(0x100, 1<<31)
-	level, _ := b.face.Settle()
+	level, _ := b.face.Settle(b.face.tree.fifo)
 	require.False(t, level)
 	b.Write32(0x140, 2)
-	level, edge := b.face.Settle()
+	level, edge := b.face.Settle(b.face.tree.fifo)
 	require.True(t, level && edge)
 	b.Write32(0x100, 0)
-	level, _ = b.face.Settle()
+	level, _ = b.face.Settle(b.face.tree.fifo)
 	require.False(t, level)
 }
 
@@ -108,7 +108,7 @@ func TestSettleAllocatesNothing(t *testing.T) {
 	b.Write32(0x140, 1)
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		b.face.tree.fifo = true
-		b.face.Settle()
+		b.face.Settle(b.face.tree.fifo)
 		b.face.NextAlarm()
 		b.Read32(0x100)
 		b.Read32(regTimeLow)

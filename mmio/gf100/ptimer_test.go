@@ -69,7 +69,7 @@ func TestAlarm(t *testing.T) {
 	a.Init(&timer)
 	follow := func(sets int, set bool) {
 		t.Helper()
-		level, _ := b.face.Settle()
+		level, _ := b.face.Settle(b.face.tree.fifo)
 		require.Equal(t, b.Read32(regAlarmIntr)&b.Read32(regAlarmIntrEn) != 0, level)
 		a.Follow(b.face)
 		require.Equal(t, sets, timer.sets)
@@ -126,10 +126,10 @@ func TestAlarmProperty(t *testing.T) {
 		require.True(t, armed)
 		require.LessOrEqual(t, at-begin, uint64(ahead)+31)
 		b.now = at - 1
-		level, _ := b.face.Settle()
+		level, _ := b.face.Settle(b.face.tree.fifo)
 		require.False(t, level, "early")
 		b.now = at
-		level, _ = b.face.Settle()
+		level, _ = b.face.Settle(b.face.tree.fifo)
 		require.True(t, level)
 		require.Less(t, uint32(b.time())-alarm, uint32(32), "a step late")
 		b.Write32(regAlarmIntr, 1)

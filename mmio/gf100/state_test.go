@@ -15,7 +15,7 @@ func TestStateRoundTrip(t *testing.T) {
 	p.face.tree.fifo = true
 	p.Write32(regAlarmIntrEn, 1)
 	p.Write32(regAlarm, uint32(p.time())+5000)
-	p.face.Settle()
+	p.face.Settle(p.face.tree.fifo)
 	p.Write32(0x4091c0, 1<<25|0x40)
 
 	js, err := json.Marshal(p.face.State())
@@ -35,7 +35,7 @@ func TestStateRoundTrip(t *testing.T) {
 	atQ, armed := q.face.NextAlarm()
 	require.True(t, armed)
 	require.Equal(t, atP-p.now, atQ-q.now)
-	_, edge := q.face.Settle()
+	_, edge := q.face.Settle(q.face.tree.fifo)
 	require.False(t, edge, "the line was up before")
 	require.Equal(t, uint32(cpuSleeping), q.Read32(0x10a100), "the PMU runs")
 }

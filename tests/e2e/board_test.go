@@ -8,7 +8,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/cmd/lab"
 	"github.com/umbra-gpu/umbra/cmd/lab/proto"
-	"github.com/umbra-gpu/umbra/mmio/gf100"
+	"github.com/umbra-gpu/umbra/mmio/pci"
 	"github.com/umbra-gpu/umbra/tests/scale"
 	"github.com/umbra-gpu/umbra/tests/testserver"
 )
@@ -20,7 +20,7 @@ func TestOtherBoard(t *testing.T) {
 	t.Parallel()
 	k := kernelOf("6.12")
 	b := start(t, testserver.Config{
-		Card:    soft.Config{VRAM: soft.MaxVRAM, PCI: gf100.ConfigOptions{NoMSI: true}},
+		Card:    soft.Config{VRAM: soft.MaxVRAM, PCI: pci.Options{NoMSI: true}},
 		Machine: lab.Config{Kernel: k.Version},
 	})
 	b.probe(k)

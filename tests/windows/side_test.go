@@ -17,6 +17,7 @@ import (
 	"github.com/umbra-gpu/umbra/cmd/serve"
 	"github.com/umbra-gpu/umbra/devmodel"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
+	"github.com/umbra-gpu/umbra/mmio/pci"
 	"github.com/umbra-gpu/umbra/shadowpt"
 	"github.com/umbra-gpu/umbra/tests/cards"
 	"github.com/umbra-gpu/umbra/tests/rig"
@@ -66,7 +67,7 @@ const (
 	page     = shadowpt.SmallPage
 )
 
-var pci = gf100.ConfigOptions{BAR1: bar1Size, BAR3: bar3Size}
+var shape = pci.Options{BAR1: bar1Size, BAR3: bar3Size}
 
 // offer is what a client may map.
 type offer = passthrough.Config
@@ -77,7 +78,7 @@ var everything = offer{Map: aperture.MapAll}
 // setups are the ways to a guest.
 var setups = map[string]func(t testing.TB, o offer) *side{
 	"pass-through": func(t testing.TB, o offer) *side {
-		c, err := soft.New(soft.Config{VRAM: vramSize, PCI: pci})
+		c, err := soft.New(soft.Config{VRAM: vramSize, PCI: shape})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, c.Close()) })
 		f := passthrough.New(c, o)
@@ -98,7 +99,7 @@ func virtual(t testing.TB, o offer, gpu func(card.GPU) card.GPU) *side {
 	agg := sharer(t, c, gpu)
 	v, err := serve.NewVirtual(agg, aggregator.GuestConfig{
 		Name: "a", VRAM: vramSize, Map: o.Map, MapLimits: o.Limits,
-	}, devmodel.Config{PCI: pci})
+	}, devmodel.Config{PCI: shape})
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		require.NoError(t, v.Close())

@@ -17,6 +17,7 @@ import (
 	"github.com/umbra-gpu/umbra/firmware"
 	"github.com/umbra-gpu/umbra/mmio"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
+	"github.com/umbra-gpu/umbra/mmio/pci"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
@@ -33,7 +34,7 @@ type Config struct {
 	// ROM is the VBIOS image; nil builds the default one.
 	ROM []byte
 	// PCI describes the configuration space.
-	PCI gf100.ConfigOptions
+	PCI pci.Options
 	// TPCs gives the number of TPCs of each GPC; nil is a Quadro 6000's.
 	TPCs []int
 	// Temperature is what the sensor reads, in degrees Celsius; nil reads 45.
@@ -84,11 +85,11 @@ type Card struct {
 	mu   sync.Mutex
 	sp   *mmio.Space
 	face *gf100.Face
-	pci  *gf100.ConfigSpace
+	pci  *pci.ConfigSpace
 	bars [2]barWindow // BAR1, BAR3
 	fifo fifo
 	regs registers
-	pin  gf100.Pin
+	pin  pci.Pin
 
 	// stepping is locked for a channel's steps (read side), and while pages move that it
 	// may use.
@@ -333,7 +334,8 @@ func (c *Card) unitsReset(bits uint32) {
 // settle recomputes the interrupt tree and the alarm, once per access or step.
 // The caller holds c.mu.
 func (c *Card) settle() {
-	line, changed := c.pin.Settle(c.face, c.pci, c.regs.Level())
+	level, edge := c.face.Settle(c.regs.Level())
+	line, changed := c.pin.Settle(c.pci, level, edge)
 	if line.Edge {
 		c.stats.Interrupts.Add(1)
 	}

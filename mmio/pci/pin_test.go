@@ -1,36 +1,32 @@
-package gf100
+package pci
 
 import (
-	"github.com/umbra-gpu/umbra/mmio"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"github.com/umbra-gpu/umbra/mmio"
 )
 
 // TestPinReportsChanges: a state that the host knows is not reported again.
 func TestPinReportsChanges(t *testing.T) {
-	b := newBench(t, FaceConfig{})
-	c, err := NewConfigSpace(ConfigOptions{})
-	require.NoError(t, err)
-	b.Write32(0x140, 1)
+	c := newConfig(t, Options{})
 	var p Pin
-	settle := func(fifo bool) (mmio.Line, bool) { return p.Settle(b.face, c, fifo) }
-	_, changed := settle(false)
+	_, changed := p.Settle(c, false, false)
 	require.False(t, changed)
-	l, changed := settle(true)
+	l, changed := p.Settle(c, true, true)
 	require.True(t, changed)
 	require.Equal(t, mmio.Line{Level: true, Edge: true}, l)
-	_, changed = settle(true)
+	_, changed = p.Settle(c, true, false)
 	require.False(t, changed)
 	p.Forget()
-	l, changed = settle(true)
+	l, changed = p.Settle(c, true, false)
 	require.True(t, changed)
 	require.Equal(t, mmio.Line{Level: true}, l)
 	c.Write(4, []byte{0, 4}) // interrupt disable
-	l, changed = settle(true)
+	l, changed = p.Settle(c, true, false)
 	require.True(t, changed)
 	require.True(t, l.Disabled)
-	l, changed = settle(false)
+	l, changed = p.Settle(c, false, false)
 	require.True(t, changed)
 	require.Equal(t, mmio.Line{Disabled: true}, l)
 }
