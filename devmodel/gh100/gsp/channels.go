@@ -6,7 +6,7 @@ const (
 
 	userdSize    = 0x200
 	instanceSize = 0x1000
-	rootSize     = 0x100 // the unit in which the flush of a space names its directory
+	rootSize     = 0x1000 // the unit in which the flush of a space names its directory
 	maxEntries   = 1 << 24
 	vaBits       = 57
 	busBits      = 52
@@ -28,7 +28,11 @@ func (g *GSP) openSpace(_ *node, o *Object, p []byte) uint32 {
 	return ok
 }
 
-func (g *GSP) closeSpace(o *Object) { g.host.DropSpace(o.Space.ID) }
+func (g *GSP) closeSpace(o *Object) {
+	if !g.Suspended {
+		g.host.DropSpace(o.Space.ID)
+	}
+}
 
 // spaceIn returns the address space of that handle below a device, nil if there is none.
 func (g *GSP) spaceIn(device *node, handle uint32) *Space {
@@ -82,9 +86,20 @@ func (g *GSP) openChannel(device *node, o *Object, p []byte) uint32 {
 
 func (g *GSP) closeChannel(o *Object) {
 	g.channels[o.Channel.ID] = nil
-	if o.Channel.Opened {
+	if o.Channel.Opened && !g.Suspended {
 		g.host.CloseChannel(o.Channel.ID)
 	}
+}
+
+// ChannelOf returns the channel that the token of a doorbell names: runlist << 16 | channel. It is false
+// if the host has no such channel.
+func (g *GSP) ChannelOf(token uint32) (id uint32, there bool) {
+	id = token & 0xffff
+	if g.Suspended || id >= Channels || g.channels[id] == nil {
+		return 0, false
+	}
+	c := &g.channels[id].Channel
+	return id, c.Opened && Engines[c.Engine].Runlist == token>>16
 }
 
 // openGraphics makes an object of a class that only the runlist of the graphics engine runs.

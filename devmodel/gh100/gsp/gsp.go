@@ -43,7 +43,8 @@ type Progress struct {
 	ArgumentsAt uint64    `json:"argumentsAt"`
 	Spaces      uint64    `json:"spaces"` // the last id
 	BAR2        uint64    `json:"bar2"`
-	Suspended   bool      `json:"suspended"` // between the unload and the boot of a suspend
+	Suspended   bool      `json:"suspended"` // between the unload and the boot of a suspend: the host has nothing
+	Held        *Call     `json:"held"`      // the reply to the last call, while the host is not done with it
 	Stopped     bool      `json:"stopped"`   // no channel is to run
 	Unknown     []Unknown `json:"unknown"`
 	Others      uint64    `json:"others"`
@@ -140,7 +141,8 @@ func (g *GSP) setState(st State) error {
 }
 
 // Boot starts GSP with the arguments that the driver has at params, and takes the calls that wait. After
-// a suspend everything is as it was; else nothing is left of what was before.
+// a suspend everything is as it was; else nothing is left of what was before. After an error the owner
+// calls Reset.
 func (g *GSP) Boot(params uint64) error {
 	a, at, err := ReadArguments(g.mem, params, g.ArgumentsAt)
 	if err != nil {
@@ -164,7 +166,10 @@ func (g *GSP) Boot(params uint64) error {
 	case a != before:
 		return errors.New("the driver resumes with queues at another place")
 	}
-	g.Arguments, g.ArgumentsAt, g.Suspended = a, at, false
+	g.Arguments, g.ArgumentsAt, g.Held = a, at, nil
+	if g.Suspended {
+		g.resume()
+	}
 	if _, err := g.Kick(); err != nil {
 		return err
 	}
@@ -177,10 +182,12 @@ func (g *GSP) Boot(params uint64) error {
 // burst is how many calls one kick carries out.
 const burst = 64
 
-// Kick carries out the calls that are in the queue. more says that it has to be called again.
+// Kick carries out the calls that are in the queue, one after the other: the next one only after the host
+// is done with the last. The owner calls it again when the host may have become so, and if more says
+// that there are more calls than one Kick takes. After an error the owner calls Reset.
 func (g *GSP) Kick() (more bool, err error) {
 	for range burst {
-		if g.calls == nil || g.Suspended {
+		if !g.release() || g.calls == nil || g.Suspended {
 			return false, nil
 		}
 		c, there, err := g.calls.Next(g.length)
@@ -196,17 +203,17 @@ func (g *GSP) Kick() (more bool, err error) {
 // vain stays counted.
 func (g *GSP) Reset() {
 	g.drop()
+	g.calls = nil
 	g.Progress = Progress{Spaces: g.Spaces, Unknown: g.Unknown, Others: g.Others}
 }
 
-// drop ends all objects and closes the queues.
+// drop ends all objects.
 func (g *GSP) drop() {
 	for _, n := range slices.Backward(g.objects.all()) {
 		g.objects.remove(n, g.closed)
 	}
-	if g.BAR2 != 0 {
-		g.BAR2 = 0
+	if g.BAR2 != 0 && !g.Suspended {
 		g.host.SetBAR2(0)
 	}
-	g.calls = nil
+	g.BAR2 = 0
 }

@@ -109,24 +109,28 @@ func TestProbe(t *testing.T) {
 	require.Empty(t, u.log)
 }
 
-// TestSuspend: objects, BAR2 and the places in the queues survive a suspend, and channels run after it.
+// TestSuspend: objects, BAR2 and the places in the queues survive a suspend, during which the host has
+// nothing. Channels run after it, but for one that the host has no room for.
 func TestSuspend(t *testing.T) {
 	u := newGuest(t)
 	u.boot()
 	u.call(70, fields{0: 1, 8: 0x1002}.bytes(24))
 	u.client(c1, true)
+	status, _ := u.control(c1, dev, 0x801813, fields{0: 0xffd00000, 8: 2, 16: vas}.bytes(32))
+	require.Zero(t, status)
 	u.channel(c1, 1, 1)
 	u.host.took()
 	u.asks(0x20800ac3, []byte{1})
-	status, _ := u.control(c1, chanBase+1, 0xa06f0103, []byte{1, 0})
+	status, _ = u.control(c1, chanBase+1, 0xa06f0103, []byte{1, 0})
 	require.Zero(t, status)
+	require.Zero(t, u.alloc(c1, dev, chanBase+2, 0xc86f, channelParams(2, 1).bytes(368)))
 	list := make([]byte, 0x38+8*20000) // more than an element
 	copy(list, fields{0: internal, 4: internalDev, 8: 0xcaf00003, 0xc: 0x81, 0x28: 20000}.bytes(0x38))
 	require.Zero(t, u.call(4, list).Result)
 	u.asks(0x20800ac2, fields{0: internal, 4: 0xcaf00003}.bytes(24))
 	require.Zero(t, u.free(internal, 0xcaf00003))
 	require.Zero(t, u.call(47, fields{0: 1, 4: 3}.bytes(8)).Result)
-	require.Equal(t, "schedule 1 false; schedule 1 false; unload true", u.host.took())
+	require.Equal(t, "schedule 1 false; schedule 1 false; close 1; drop 1; bar2 0x0; unload true", u.host.took())
 
 	require.True(t, u.push(Call{Function: 72, Payload: make([]byte, 928)}))
 	read := u.g.State().Queues.Read
@@ -143,13 +147,48 @@ func TestSuspend(t *testing.T) {
 	require.ErrorContains(t, u.g.Boot(paramsAt), "queues at another place")
 	u.ram[argsAt] ^= 1
 	u.boot()
-	require.Empty(t, u.host.took())
+	const open = "open 1 in 2 on GR0 ring 0x11000+512 userd 0x1000 inst 0xfffff000 admin false"
+	require.Equal(t, "bar2 0x1002; space 2; directory 2 0xffd00000 1; "+open, u.host.took(), "but not one that was never bound")
 	u.asks(0x20800ac3, []byte{0})
 	require.EqualValues(t, 0x1002, u.g.State().BAR2)
 	require.Zero(t, u.alloc(c1, chanBase+1, 7, 0xcb97, nil))
-	require.Zero(t, u.free(c1, c1))
-	require.Equal(t, "schedule 1 true; close 1; drop 1", u.host.took())
+	require.Equal(t, "schedule 1 true", u.host.took())
 	require.ErrorContains(t, u.g.Boot(paramsAt), "was not suspended")
+
+	require.Zero(t, u.call(47, fields{0: 1, 4: 3}.bytes(8)).Result)
+	u.host.took()
+	u.host.refuse = true
+	require.NoError(t, u.g.Boot(paramsAt))
+	require.Equal(t, []uint32{0x1004, 0x1001}, []uint32{u.message().Function, u.message().Function})
+	require.Equal(t, "bar2 0x1002; space 3; directory 3 0xffd00000 1; announce", u.host.took())
+	require.Zero(t, u.free(c1, c1))
+	require.Equal(t, "drop 3", u.host.took())
+}
+
+// TestHeld: while the host is not done with a call, its reply is held, and no other call is taken.
+func TestHeld(t *testing.T) {
+	u := newGuest(t)
+	u.boot()
+	u.client(c1, true)
+	u.channel(c1, 1, 1)
+	u.host.took()
+	u.host.slow = true
+	require.True(t, u.push(Call{Function: 10, Payload: fields{0: c1, 8: chanBase + 1}.bytes(0x10)}))
+	require.True(t, u.push(Call{Function: 47, Payload: fields{0: 1, 4: 3}.bytes(8)}))
+	for i, asks := range []string{"close 1", "drop 1", "unload true"} {
+		u.host.busy = false
+		for _, asks := range []string{asks, ""} {
+			_, err := u.g.Kick()
+			require.NoError(t, err)
+			require.Equal(t, asks, u.host.took())
+			if asks != "" && i > 0 {
+				require.Equal(t, []uint32{10, 47}[i-1], u.message().Function)
+			}
+			require.Nil(t, u.pull(t), "the reply is held")
+			st := u.g.State()
+			u.restore(&st)
+		}
+	}
 }
 
 // TestRefused: what a driver may not have is answered with a status, and asks the host for nothing.
@@ -297,6 +336,7 @@ func TestState(t *testing.T) {
 	}
 	u.g.calls.Begun = &Call{Function: 4, Sequence: 5, Result: 6, Payload: []byte{7}}
 	u.g.Suspended, u.g.Arguments.Resume = true, true
+	u.g.Held = u.g.calls.Begun
 
 	before := u.g.State()
 	set := map[string]bool{}
@@ -330,7 +370,7 @@ func TestState(t *testing.T) {
 	u.restore(&after)
 	require.Equal(t, before, u.g.State())
 
-	u.g.Suspended, u.g.calls.Begun, u.g.calls.Pending = false, nil, nil
+	u.g.Suspended, u.g.calls.Begun, u.g.calls.Pending, u.g.Held = false, nil, nil, nil
 	for u.pull(t) != nil {
 	}
 	u.host.took()

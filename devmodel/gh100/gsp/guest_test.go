@@ -24,6 +24,8 @@ type hostTwin struct {
 	running  map[uint32]bool
 	last     uint64
 	refuse   bool
+	slow     bool // is busy with what it was asked last
+	busy     bool
 }
 
 func newHost(t require.TestingT) *hostTwin {
@@ -32,6 +34,7 @@ func newHost(t require.TestingT) *hostTwin {
 
 func (h *hostTwin) note(format string, args ...any) {
 	h.notes = append(h.notes, fmt.Sprintf(format, args...))
+	h.busy = h.slow
 }
 
 // took returns the notes since the last call.
@@ -88,14 +91,14 @@ func (h *hostTwin) Schedule(id uint32, on bool) {
 	h.note("schedule %d %t", id, on)
 }
 
+func (h *hostTwin) Settled() bool        { return !h.busy }
 func (h *hostTwin) SetBAR2(entry uint64) { h.note("bar2 %#x", entry) }
 func (h *hostTwin) Announce()            { h.note("announce") }
 
 func (h *hostTwin) Unload(suspend bool) {
-	if !suspend {
-		require.Empty(h.t, h.spaces)
-		require.Empty(h.t, h.channels)
-	}
+	require.False(h.t, h.busy)
+	require.Empty(h.t, h.spaces)
+	require.Empty(h.t, h.channels)
 	h.note("unload %t", suspend)
 }
 

@@ -13,11 +13,15 @@ type Host interface {
 	OpenChannel(c Channel) error
 	CloseChannel(id uint32)
 	Schedule(id uint32, on bool)
+	// Settled reports whether all of that is complete. GSP holds a reply until then, since a driver uses
+	// the memory of a channel for something else once it is freed.
+	Settled() bool
 	// SetBAR2 sets the first entry of BAR2's root. Zero is none.
 	SetBAR2(entry uint64)
 	// Announce raises the interrupt that tells the driver of an event in the status queue.
 	Announce()
-	// Unload follows the reply with which GSP stops. After a suspend objects, spaces and memory stay.
+	// Unload follows the reply with which GSP stops: channels and spaces are closed. At a suspend memory
+	// has to stay, and the next boot makes them again.
 	Unload(suspend bool)
 }
 
@@ -54,7 +58,8 @@ type Channel struct {
 	// Admin says that it is a channel of the driver's kernel.
 	Admin bool `json:"admin"`
 
-	// Opened says that the host has the channel, Scheduled that the driver wants it to run.
+	// Opened says that the host has the channel, except during a suspend, Scheduled that the driver wants
+	// it to run.
 	Opened    bool `json:"opened"`
 	Scheduled bool `json:"scheduled"`
 }

@@ -9,16 +9,16 @@ type function struct {
 	item        uint64
 	// handle fills in the results, and returns a status. Without it there are none.
 	handle func(g *GSP, p []byte) uint32
-	status place // where the reply has the status; without it, in the call's header
-	silent bool  // has no reply
-	after  func(g *GSP, p []byte)
+	status place        // where the reply has the status; without it, in the call's header
+	silent bool         // has no reply
+	after  func(g *GSP) // follows the reply of a call that succeeded
 }
 
 func (a *abi) functions() map[uint32]function {
 	return map[uint32]function{
 		4:   {name: "ALLOC_MEMORY", size: a.memorySize, more: a.memoryPages, item: 8, handle: (*GSP).allocMemory},
 		10:  {name: "FREE", size: a.freeSize, handle: (*GSP).callFree, status: a.freeStatus},
-		47:  {name: "UNLOADING_GUEST_DRIVER", size: a.unloadSize, after: (*GSP).unload},
+		47:  {name: "UNLOADING_GUEST_DRIVER", size: a.unloadSize, handle: (*GSP).unload, after: (*GSP).unloaded},
 		65:  {name: "GET_GSP_STATIC_INFO", size: a.staticSize, handle: (*GSP).staticInfo},
 		70:  {name: "UPDATE_BAR_PDE", size: a.barSize, handle: (*GSP).setBAR},
 		72:  {name: "GSP_SET_SYSTEM_INFO", silent: true},
@@ -37,7 +37,7 @@ func (g *GSP) length(number uint32, p []byte) int {
 	return int(max(uint64(len(p)), f.total.get(p), uint64(f.size)+f.item*f.more.get(p)))
 }
 
-// call carries out a call and replies.
+// call carries out a call, and replies when the host is done with it.
 func (g *GSP) call(c Call) {
 	f, there := g.functions[c.Function]
 	c.Result = ok
@@ -54,11 +54,25 @@ func (g *GSP) call(c Call) {
 		}
 	}
 	if !f.silent {
-		g.calls.Send(c)
+		g.Held = &c
 	}
-	if f.after != nil && c.Result == ok {
-		f.after(g, c.Payload)
+}
+
+// release sends the reply that is held. It returns false if the host is not done.
+func (g *GSP) release() bool {
+	c := g.Held
+	if c == nil || g.calls == nil {
+		return true
 	}
+	if !g.host.Settled() {
+		return false
+	}
+	g.Held = nil
+	g.calls.Send(*c)
+	if f := g.functions[c.Function]; f.after != nil && c.Result == ok {
+		f.after(g)
+	}
+	return true
 }
 
 // params returns the parameters that follow size bytes, nil if they are not all there.
@@ -104,10 +118,18 @@ func (g *GSP) setBAR(p []byte) uint32 {
 // levelSuspended is the level of power of a suspend.
 const levelSuspended = 3
 
-func (g *GSP) unload(p []byte) {
-	g.Suspended = g.abi.unloadSuspend.get(p) != 0 && g.abi.unloadLevel.get(p) == levelSuspended
-	if !g.Suspended {
+func (g *GSP) unload(p []byte) uint32 {
+	if g.abi.unloadSuspend.get(p) != 0 && g.abi.unloadLevel.get(p) == levelSuspended {
+		g.suspend()
+	} else {
 		g.drop()
+	}
+	return ok
+}
+
+func (g *GSP) unloaded() {
+	if !g.Suspended {
+		g.calls = nil
 	}
 	g.host.Unload(g.Suspended)
 }
