@@ -1,0 +1,109 @@
+package gh100
+
+import "github.com/umbra-gpu/umbra/shadowpt"
+
+// The memories that pages lie in.
+const (
+	VRAM = shadowpt.VRAM
+	RAM  = shadowpt.SystemCoherent
+)
+
+// tables are page tables in VRAM, of small pages.
+type tables struct {
+	*Driver
+	root uint64
+	at   map[[2]uint64]uint64 // tables by level and the address before it
+}
+
+func (d *Driver) newTables(root uint64) *tables {
+	d.WriteVRAM(root, make([]byte, pageSize))
+	return &tables{Driver: d, root: root, at: map[[2]uint64]uint64{}}
+}
+
+// set sets the entry of the page at va.
+func (t *tables) set(va uint64, pte shadowpt.PTE) {
+	f, at := shadowpt.Hopper, t.root
+	for i := range f.Dirs {
+		l := &f.Dirs[i]
+		below := [2]uint64{uint64(i), va >> l.Shift}
+		next, there := t.at[below]
+		if !there {
+			next = t.AllocVRAM(pageSize)
+			t.WriteVRAM(next, make([]byte, pageSize))
+			w := l.Encode(shadowpt.PDE{Small: shadowpt.Table{Present: true, Target: VRAM, Addr: next}})
+			p := le.AppendUint64(le.AppendUint64(nil, w[0]), w[1])
+			t.WriteVRAM(at+l.Index(va)*uint64(l.Words)*8, p[:8*l.Words])
+			t.at[below] = next
+		}
+		at = next
+	}
+	t.WriteVRAM(at+f.Pages[1].Index(va)*8, le.AppendUint64(nil, f.EncodePTE(pte)))
+}
+
+// flush makes changed entries effective.
+func (t *tables) flush(command uint32) {
+	t.Write32(0xb830a0, uint32(t.root>>8))
+	t.Write32(0xb830a4, uint32(t.root>>40))
+	t.Write32(0xb830b0, 1<<31|command)
+	t.Wait("end of a flush", func() bool { return t.Read32(0xb830b0)>>31 == 0 })
+}
+
+// MapBAR1 shows a page of VRAM in BAR1, and returns where.
+func (d *Driver) MapBAR1(addr uint64) (off uint64) {
+	d.windowEnd += pageSize
+	d.window.set(d.windowEnd-pageSize, shadowpt.PTE{Valid: true, Target: VRAM, Addr: addr})
+	d.window.flush(7)
+	return d.windowEnd - pageSize
+}
+
+// Space is an address space, with a client of its own.
+type Space struct {
+	*tables
+	Client uint32
+	next   uint64 // the next address that is free
+}
+
+// Handles of the objects in each client.
+const (
+	device    = 0xde1d0000
+	subdevice = 0x5d1d0000
+	space     = 0x90f10000
+	channel   = 0xf1f00000
+)
+
+// NewSpace makes a client with an empty address space.
+func (d *Driver) NewSpace() *Space {
+	s := &Space{Client: 0xc1d00000 + d.clients, tables: d.newTables(d.AllocVRAM(pageSize)), next: 1 << 20}
+	d.clients++
+	d.must(d.Alloc(s.Client, s.Client, s.Client, 0, make([]byte, 120)))
+	d.must(d.Alloc(s.Client, s.Client, device, 0x80, make([]byte, 56)))
+	d.must(d.Alloc(s.Client, device, subdevice, 0x2080, make([]byte, 4)))
+	d.must(d.Alloc(s.Client, device, space, 0x90f1, Fields{4: 8}.Bytes(0x30)))
+	d.must(d.Control(s.Client, device, 0x801813, Fields{0: s.root, 8: 2, 0x10: space}.Bytes(0x20)))
+	return s
+}
+
+// Root is the address of the space's directory in VRAM.
+func (s *Space) Root() uint64 { return s.root }
+
+// Map maps n bytes of a memory, and returns where.
+func (s *Space) Map(in shadowpt.Target, addr, n uint64) (va uint64) {
+	va = s.next
+	for ; s.next < va+n; s.next += pageSize {
+		s.set(s.next, shadowpt.PTE{Valid: true, Target: in, Addr: addr + s.next - va})
+	}
+	s.flush(1)
+	return va
+}
+
+// Unmap takes a page away.
+func (s *Space) Unmap(va uint64) {
+	s.set(va, shadowpt.PTE{})
+	s.flush(1)
+}
+
+// Close frees the space with its channels, as the end of a client does.
+func (s *Space) Close() {
+	s.must(s.Control(s.Client, device, 0x801814, Fields{0: space}.Bytes(8)))
+	s.must(s.Free(s.Client, s.Client))
+}
