@@ -1,5 +1,15 @@
 // Package gh100 is a virtual GH100 as one guest sees it: a PCI function, BAR0, the windows on memory, and
 // GSP (package gsp), which the guest's driver asks for everything else.
+//
+// Every row of package mmio/gh100 has a policy. Nothing of a guest reaches the [Card] but typed values:
+// what the rows of memory, translation and the doorbells say, and what GSP asks. A register that no row
+// declares is plain storage without effect.
+//
+// # Locks and goroutines
+//
+// VGPU.mu guards everything that a guest can see. Every access runs under it, and so do GSP and the calls
+// into Card, which never wait. Events from the card take it too. Host.Interrupt is called under it and must
+// not call back. The package starts no goroutines.
 package gh100
 
 import "github.com/umbra-gpu/umbra/devmodel/gh100/gsp"
@@ -63,7 +73,8 @@ type Channels interface {
 	Doorbell(id uint32)
 }
 
-// Events receives what the card reports. Its methods run with no lock of the card held.
+// Events receives what the card reports. Its methods run with no lock of the card held, and not from
+// within a call of Card, except Reset.
 type Events interface {
 	// Completed reports that the engine, an index in gsp.Engines, has completed what a channel announced.
 	Completed(engine int)

@@ -83,7 +83,10 @@ func (f *Face) Settle() (level, edge bool) { return f.tree.settle() }
 func (f *Face) RaiseGSP() { f.gsp.raise() }
 
 // HaltGSP stops GSP, which has unloaded itself. FSP can start it again.
-func (f *Face) HaltGSP() { f.gsp.halt() }
+func (f *Face) HaltGSP() { f.gsp.halt(gspUnloaded) }
+
+// FailGSP stops GSP with an error in its mailbox. FSP can start it again.
+func (f *Face) FailGSP() { f.gsp.halt(gspFailed) }
 
 // Completed raises the non-stall interrupt of an engine.
 func (f *Face) Completed(engine int) { f.tree.raise(EngineVector(engine)) }

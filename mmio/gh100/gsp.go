@@ -11,6 +11,8 @@ const (
 
 	// gspUnloaded in mailbox 0 says that GSP has done what it was asked to before it halts.
 	gspUnloaded = 1 << 31
+	// gspFailed there is what a driver reports as a failed boot: neither zero nor an address.
+	gspFailed = 0x1f
 )
 
 // gspQueues is how many command queues have a doorbell. Drivers use the first.
@@ -61,9 +63,9 @@ func (g *gsp) start() {
 	g.cpu.Put(gspActive)
 }
 
-// halt ends it, as an unload does.
-func (g *gsp) halt() {
-	g.mailbox.Put(gspUnloaded)
+// halt ends it, and says why.
+func (g *gsp) halt(why uint32) {
+	g.mailbox.Put(why)
 	g.cpu.Put(gspHalted)
 }
 

@@ -17,6 +17,17 @@ const (
 	PRAMINSize = 0x100000
 )
 
+// InPRAMIN reports whether an access of n bytes stays in the window on memory: it moves no register.
+func InPRAMIN(off uint64, n int) bool {
+	return off >= PRAMINBase && off+uint64(n) <= PRAMINBase+PRAMINSize
+}
+
+// Directory returns the page directory that the registers before NV_VIRTUAL_FUNCTION_PRIV_MMU_INVALIDATE
+// name, and whether it lies in system memory.
+func Directory(lower, upper uint32) (addr uint64, system bool) {
+	return (uint64(upper&0xfffff)<<32 | uint64(lower&^0xf)) << 8, lower&(1<<1) != 0
+}
+
 // Bits of NV_VIRTUAL_FUNCTION_PRIV_MMU_INVALIDATE.
 const (
 	InvalidateAllPages = 1 << 0

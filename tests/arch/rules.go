@@ -90,7 +90,7 @@ var layers = [][]string{
 // chips are the packages of one chip, and chipRooms the rooms of the aggregator that may import them: the
 // faces that guests see, of which passthrough is one, and what drives or is a card of the chip.
 var (
-	chips     = []string{"mmio/gf100", "aggregator/driver/structs"}
+	chips     = []string{"mmio/gf100", "mmio/gh100", "aggregator/driver/structs"}
 	chipRooms = []string{"aggregator/face", "aggregator/passthrough", "aggregator/driver", "aggregator/driver/structs", "aggregator/card/soft"}
 )
 
@@ -118,7 +118,7 @@ func importFindings(f source) (out []string) {
 	}
 	imports, libs := from.imports, from.libs
 	if f.test() {
-		imports, libs = slices.Concat(imports, []string{scale, "mmio", "devmodel", "aggregator/driver", "aggregator/driver/structs", "aggregator/face", "tests/fakecard", "tests/smtest", "tests/ablation"}), slices.Concat(libs, testLibs)
+		imports, libs = slices.Concat(imports, []string{scale, "mmio", "shadowpt", "devmodel", "devmodel/guest", "aggregator/driver", "aggregator/driver/structs", "aggregator/face", "tests/fakecard", "tests/smtest", "tests/ablation"}), slices.Concat(libs, testLibs)
 		if under(from.name, "tests") || from.name == "devmodel/guest" {
 			imports = []string{"*"}
 		}

@@ -1,0 +1,59 @@
+package gh100
+
+import (
+	"fmt"
+
+	"github.com/umbra-gpu/umbra/devmodel/gh100/gsp"
+	"github.com/umbra-gpu/umbra/mmio"
+	"github.com/umbra-gpu/umbra/mmio/gh100"
+)
+
+// State is all that a virtual GPU knows. The card has a state of its own.
+type State struct {
+	Version   int             `json:"version"`
+	Registers mmio.State      `json:"registers"`
+	Units     gh100.FaceState `json:"units"`
+	PCI       mmio.State      `json:"pci"`
+	GSP       gsp.State       `json:"gsp"`
+	Errors    Errors          `json:"errors"`
+}
+
+// StateVersion is the version of State that this package writes and reads.
+const StateVersion = 1
+
+// State returns a copy of the state, between two accesses.
+func (v *VGPU) State() State {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return State{
+		Version: StateVersion, Registers: v.sp.State(), Units: v.face.State(), PCI: v.pci.State(), GSP: v.gsp.State(), Errors: v.errors,
+	}
+}
+
+// SetState takes a state over, of a virtual GPU of the same Config. The card has what the state has. After
+// an error the virtual GPU has to be reset.
+func (v *VGPU) SetState(st State) error {
+	if st.Version != StateVersion {
+		return fmt.Errorf("devmodel/gh100: state has version %d; this program reads version %d", st.Version, StateVersion)
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	g, err := gsp.New(v.gspConfig, &v.gspHost, &v.gspHost, &st.GSP)
+	if err != nil {
+		return err
+	}
+	if err := v.sp.SetState(st.Registers); err != nil {
+		return err
+	}
+	if err := v.pci.SetState(st.PCI); err != nil {
+		return err
+	}
+	if err := v.face.SetState(st.Units); err != nil {
+		return err
+	}
+	v.gsp, v.errors = g, st.Errors
+	v.card.PointPRAMIN(v.pramin())
+	v.pin.Forget()
+	v.settle()
+	return nil
+}

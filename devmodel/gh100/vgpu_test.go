@@ -1,0 +1,299 @@
+package gh100_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/umbra-gpu/umbra/devmodel/gh100"
+	"github.com/umbra-gpu/umbra/devmodel/gh100/gsp"
+	driver "github.com/umbra-gpu/umbra/devmodel/guest/gh100"
+	"github.com/umbra-gpu/umbra/mmio"
+	chip "github.com/umbra-gpu/umbra/mmio/gh100"
+	"github.com/umbra-gpu/umbra/mmio/pci"
+)
+
+// channel boots the machine to a channel that runs.
+func (m *machine) channel(id uint32, e driver.Engine) *driver.Channel {
+	m.Boot()
+	return m.NewSpace().NewChannel(id, e)
+}
+
+// TestSubmission: a driver comes from its probe to a channel. The card gets what it submits, and the driver
+// the interrupt that it is done.
+func TestSubmission(t *testing.T) {
+	m := newMachine(t)
+	c := m.channel(3, driver.Copy1)
+	flush := fmt.Sprintf("invalidate %#x 1 false; ", c.Root())
+	bar1 := fmt.Sprintf("invalidate %#x 1 true; ", gsp.BAR1Root(testVRAM))
+	require.Equal(t, fmt.Sprintf("space; directory %#x; ", c.Root())+bar1+flush+"open 3; schedule 3 true", m.card.took())
+	for i := range uint32(3) {
+		c.Submit(driver.Copy(0x1000, 0x2000, 64)...)
+		require.Equal(t, "doorbell 3", m.card.took())
+		var p [4]byte
+		m.card.ReadVRAM(c.USERD+0x8c, p[:])
+		require.Equal(t, i+1, le.Uint32(p[:]), "GP_PUT")
+	}
+	for _, token := range []uint32{3, 1<<16 | 2, 1<<16 | 3 | 1<<12, 1<<31 | 1<<16 | 3} {
+		m.Write32(0xbb0090, token)
+	}
+	require.Empty(t, m.card.took())
+	require.Equal(t, gh100.Errors{Tokens: 4}, m.Errors())
+	require.Len(t, m.log, 1)
+
+	m.WriteConfig(0x68, []byte{5, 0x78, 1, 0})
+	m.card.fresh = false
+	m.Completed(2)
+	require.True(t, m.line.Level && m.line.Edge && m.line.MSI)
+	require.Equal(t, 1, m.edges)
+	engines, event := m.Interrupts()
+	require.Equal(t, uint32(1)<<2, engines)
+	require.False(t, event || m.line.Level)
+
+	m.card.stale = true
+	m.Write32(0xb830b0, 1<<31|1)
+	require.NotZero(t, m.Read32(0xb830b0)>>31)
+	m.Write32(0xb830a0, 0x1234_5672)
+	m.Write32(0xb830b0, 1)
+	m.card.took()
+	m.Write32(0xb830b0, 1<<31|1)
+	require.Equal(t, "invalidate 0x1234567000 2 false", m.card.took())
+	m.card.stale = false
+	require.Zero(t, m.Read32(0xb830b0)>>31)
+
+	c.Close()
+	c.Space.Close()
+	m.Unload(false)
+	require.Equal(t, "close 3; directory 0x0; drop", m.card.took())
+	m.Boot()
+	require.Empty(t, m.Asked())
+	m.Control(0, 0, 1, nil)
+	require.Equal(t, []gsp.Unknown{{Kind: "control", Number: 1, Count: 1}}, m.Asked())
+	require.Len(t, m.log, 2)
+}
+
+// TestFailure: a channel that the card stopped is reported with a line for the log, and one interrupt or
+// more. One that the driver has freed is not.
+func TestFailure(t *testing.T) {
+	m := newMachine(t)
+	c := m.channel(1, driver.Graphics)
+	m.Failed(gh100.Failure{Channel: 1, Kind: gsp.ErrorMMU, Addr: 0x1234_5000, Access: 2, Text: "no page"})
+	require.True(t, m.line.Level)
+	_, event := m.Interrupts()
+	require.True(t, event)
+	require.False(t, m.line.Level)
+	text, there := m.Receive()
+	require.True(t, there)
+	require.EqualValues(t, 0x1006, text.Function)
+	require.Contains(t, string(text.Payload), "no page")
+	rc, there := m.Receive()
+	require.True(t, there)
+	require.EqualValues(t, 0x1004, rc.Function)
+	require.EqualValues(t, []uint32{1, 31, 0x1234_5000, 2},
+		[]uint32{le.Uint32(rc.Payload[4:]), le.Uint32(rc.Payload[0x10:]), le.Uint32(rc.Payload[0x1c:]), le.Uint32(rc.Payload[0x24:])})
+	c.Close()
+	m.Failed(gh100.Failure{Channel: 1})
+	m.Failed(gh100.Failure{Channel: 1 << 31})
+	_, there = m.Receive()
+	require.False(t, there || m.line.Level)
+}
+
+// TestHeldReply: the reply to a free comes when the card has let go of the channel.
+func TestHeldReply(t *testing.T) {
+	m := newMachine(t)
+	c := m.channel(1, driver.Graphics)
+	m.card.slow = true
+	m.Send(10, driver.Fields{0: uint64(c.Client), 8: 0xf1f00001}.Bytes(16))
+	m.Done()
+	_, there := m.Receive()
+	require.False(t, there)
+	m.card.slow, m.card.busy = false, false
+	_, there = m.Receive()
+	require.False(t, there)
+	m.Done()
+	m.Reply(10)
+}
+
+// TestSuspend: a machine that sleeps resets its devices when it wakes up. The memory and the channels are
+// there again. After a reset of another kind nothing is.
+func TestSuspend(t *testing.T) {
+	for _, c := range []struct {
+		name             string
+		suspended, there bool
+		keep             bool
+	}{{"sleep", true, true, true}, {"the machine ended", true, false, false}, {"reboot", false, true, false}} {
+		t.Run(c.name, func(t *testing.T) {
+			m := newMachine(t)
+			ch := m.channel(1, driver.Graphics)
+			m.WriteVRAM(0x100, []byte{1, 2, 3, 4})
+			if c.suspended {
+				m.Suspend()
+				require.Empty(t, m.card.channels)
+				require.Empty(t, m.card.spaces)
+			}
+			if !c.there {
+				m.AttachHost(nil)
+			}
+			m.card.took()
+			require.NoError(t, m.Reset())
+			require.Contains(t, m.card.took(), fmt.Sprintf("reset %t", c.keep))
+			m.AttachHost(m)
+			require.EqualValues(t, chip.Boot0, m.Read32(0))
+			require.Zero(t, m.Read32(0xb81608))
+			if !c.keep {
+				require.Zero(t, m.card.vram[0])
+				require.Panics(t, m.Resume)
+				require.EqualValues(t, 0x1f, m.Read32(0x110040))
+				require.Len(t, m.log, 1)
+				require.EqualValues(t, 1, m.Errors().Boots)
+				m.channel(1, driver.Graphics)
+				return
+			}
+			m.Resume()
+			require.Equal(t, fmt.Sprintf("space; directory %#x; open 1; schedule 1 true", ch.Root()), m.card.took())
+			ch.Submit()
+			require.Equal(t, "doorbell 1", m.card.took())
+			require.Equal(t, []byte{1, 2, 3, 4}, m.card.vram[0][0x100:0x104])
+			require.Empty(t, m.log)
+		})
+	}
+}
+
+// TestBrokenQueue: GSP stops for a driver that breaks its queue, and boots again.
+func TestBrokenQueue(t *testing.T) {
+	m := newMachine(t)
+	for i := range 2 {
+		m.channel(1, driver.Graphics)
+		le.PutUint32(m.card.ram[0x1010:], 99) // the write pointer of the calls
+		m.Write32(0x110c00, 0)
+		require.Empty(t, m.card.channels)
+		require.EqualValues(t, 0x1f, m.Read32(0x110040))
+		require.EqualValues(t, i+1, m.Errors().Queues)
+		require.Len(t, m.log, 1)
+	}
+}
+
+// TestOnlyTranslatedRowsReachTheCard reads and writes every dword that has a row, and some that have none.
+func TestOnlyTranslatedRowsReachTheCard(t *testing.T) {
+	m := newMachine(t)
+	m.channel(1, driver.Graphics)
+	policy := map[uint64]mmio.Policy{}
+	for _, row := range m.Registers().Rows() {
+		if row.Aperture == 0 {
+			for i := range row.Instances {
+				policy[uint64(row.Reg.InstanceOffset(i))] = row.Reg.Policy
+			}
+		}
+	}
+	for off := uint64(0x1000); off < chip.SpaceSize; off += 4 * 1021 {
+		policy[off] += 0
+	}
+	for off, p := range policy {
+		m.card.took()
+		v := m.Read32(off)
+		m.Write32(off, 0xffffffff)
+		require.True(t, m.card.notes == nil || p == mmio.Translate, "%06x", off)
+		if p == mmio.Refuse {
+			require.Equal(t, v, m.Read32(off))
+		}
+	}
+}
+
+// TestRandomAccesses: whatever a guest accesses, and has in its queues, no access panics or waits, the
+// contract with the card is kept, and the state stays small.
+func TestRandomAccesses(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := newMachine(t)
+		m.channel(1, driver.Graphics)
+		var rows []uint64
+		for _, row := range m.Registers().Rows() {
+			rows = append(rows, uint64(row.Reg.Offset))
+		}
+		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
+		for range 300 {
+			p, off := make([]byte, 1<<r.IntN(4)), rows[r.IntN(len(rows))]+r.Uint64N(8)
+			le.PutUint64(append(p, make([]byte, 8)...)[:8], r.Uint64()>>r.IntN(64))
+			bar := []int{0, 0, 0, 0, 0, 1, 3, 2, 6}[r.IntN(9)]
+			if bar != 0 || r.IntN(8) == 0 {
+				off = r.Uint64N(max(m.BARSize(bar), 1<<20))
+			}
+			switch r.IntN(8) {
+			case 0, 1, 2:
+				m.ReadBAR(bar, off, p)
+			case 3, 4, 5:
+				m.WriteBAR(bar, off, p)
+			case 6:
+				at := []int{0x1000, 0x2000, 0x41000, 0x82000}[r.IntN(4)] + r.IntN(0x400)&^3
+				le.PutUint32(m.card.ram[at:], r.Uint32()>>r.IntN(32))
+				m.Write32(0x110c00, 0)
+			case 7:
+				m.card.slow, m.card.busy = r.IntN(2) == 0, false
+				[]func(){m.Done, func() { m.Completed(r.IntN(3)) }, func() { m.Failed(gh100.Failure{Channel: 1, Text: "text"}) },
+					func() { require.NoError(t, m.Reset()) }, func() { m.WriteConfig(uint32(r.IntN(256)), p) }}[r.IntN(5)]()
+			}
+		}
+		st := m.State()
+		require.LessOrEqual(t, len(st.GSP.Objects), 103)
+		text, err := json.Marshal(st)
+		require.NoError(t, err)
+		require.Less(t, len(text), 4<<20)
+		m.card.slow, m.card.busy = false, false
+		require.NoError(t, m.Reset())
+		m.channel(1, driver.Graphics)
+	})
+}
+
+// TestState: a virtual GPU that takes over a state goes on where the other was.
+func TestState(t *testing.T) {
+	a, b := newMachine(t), newMachine(t)
+	c := a.channel(1, driver.Graphics)
+	a.Write32(0xbb0090, 99)
+	a.WriteConfig(0x68, []byte{5, 0x78, 1, 0})
+	a.Completed(0)
+	a.card.slow = true
+	a.Send(10, driver.Fields{0: uint64(c.Client), 8: 0xf1f00001}.Bytes(16))
+	st := a.State()
+	for i := range reflect.TypeFor[gh100.State]().NumField() {
+		require.False(t, reflect.ValueOf(st).Field(i).IsZero(), "field %d", i)
+	}
+	text, err := json.Marshal(st)
+	require.NoError(t, err)
+	var again gh100.State
+	require.NoError(t, json.Unmarshal(text, &again))
+	copy(b.card.ram, a.card.ram)
+	require.NoError(t, b.SetState(again))
+	require.Equal(t, st, b.State())
+	require.True(t, b.line.Level && b.line.MSI)
+	sent := le.Uint32(b.card.ram[0x41010:])
+	b.Done()
+	require.Equal(t, sent+1, le.Uint32(b.card.ram[0x41010:]), "the reply that was held")
+	st.Version++
+	require.ErrorContains(t, b.SetState(st), "version 2")
+	require.Equal(t, 16, reflect.TypeFor[gh100.VGPU]().NumField(), "a new field belongs to the state, or can be made from it")
+}
+
+func TestBadConfig(t *testing.T) {
+	for _, c := range []struct {
+		cfg  gh100.Config
+		vram uint64
+		says string
+	}{
+		{gh100.Config{}, 512 << 20, "want a multiple of 4096 MiB"},
+		{gh100.Config{TPCs: []int{33}}, testVRAM, "want 1 to 32"},
+		{gh100.Config{PCI: pci.Options{BAR1: 3}}, testVRAM, "need a power of two"},
+	} {
+		_, err := gh100.New(c.cfg, c.vram)
+		require.ErrorContains(t, err, c.says)
+	}
+	v, err := gh100.New(gh100.Config{PCI: pci.Options{Device: chip.DeviceH200}}, testVRAM)
+	require.NoError(t, err)
+	var p [4]byte
+	v.ReadConfig(0, p[:])
+	require.EqualValues(t, 0x233510de, le.Uint32(p[:]))
+	require.Equal(t, []uint64{16 << 20, 256 << 20, 0, 32 << 20, 0, 0}, []uint64{v.BARSize(0), v.BARSize(1), v.BARSize(2), v.BARSize(3), v.BARSize(4), v.BARSize(5)})
+}
