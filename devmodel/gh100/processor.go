@@ -96,6 +96,8 @@ func (v *VGPU) Failed(f Failure) {
 func (v *VGPU) Done() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.kick()
-	v.settle()
+	if v.gsp.Held != nil {
+		v.kick()
+		v.settle()
+	}
 }
