@@ -90,8 +90,9 @@ type Calls struct {
 type CallsState struct {
 	// Begun is the call of which parts are to come, nil if there is none.
 	Begun *Call `json:"begun"`
-	// Pending are elements that were not sent yet, oldest first.
+	// Pending are elements of replies that were not sent yet, oldest first, and Events those of events.
 	Pending [][]byte `json:"pending"`
+	Events  [][]byte `json:"events"`
 	// Dropped counts events for which there was no room.
 	Dropped uint64 `json:"dropped"`
 }
@@ -149,15 +150,15 @@ func (s *Calls) add(c *Call, size whole) (complete bool, err error) {
 	return true, nil
 }
 
-// Send sends a reply. Event is a message of our own accord, which is dropped if the guest does not read.
+// Send sends a reply.
 func (s *Calls) Send(c Call) { s.Pending = append(s.Pending, c.elements()...); s.flush() }
 
-// Event sends a message of our own accord. It reports false if it was dropped, because the guest does
-// not read.
+// Event sends a message of our own accord, of one element. It reports false if it was dropped, because
+// the guest does not read.
 func (s *Calls) Event(function uint32, payload []byte) bool {
 	c := Call{Function: function, Payload: payload}
-	if list := c.elements(); len(s.Pending)+len(list) <= maxPending {
-		s.Pending = append(s.Pending, list...)
+	if len(s.Events) < maxPending {
+		s.Events = append(s.Events, c.elements()...)
 		s.flush()
 		return true
 	}
@@ -165,19 +166,28 @@ func (s *Calls) Event(function uint32, payload []byte) bool {
 	return false
 }
 
-// flush sends what is pending, and reports whether nothing is left. A status queue that cannot be
-// written loses it.
+// flush sends what is pending, and reports whether no reply is left. Events leave half of the queue to
+// replies: a driver that waits for one reads, but does not kick.
 func (s *Calls) flush() bool {
-	for len(s.Pending) > 0 {
-		sent, err := s.q.Send(s.Pending[0])
+	if !s.send(&s.Pending, 0) {
+		return false
+	}
+	s.send(&s.Events, elements/2)
+	return true
+}
+
+// send sends elements while so many others have room. A status queue that cannot be written loses them.
+func (s *Calls) send(list *[][]byte, spare uint32) bool {
+	for len(*list) > 0 {
+		sent, err := s.q.Send((*list)[0], spare)
 		if err != nil {
-			s.Pending = nil
+			*list = nil
 			return true
 		}
 		if !sent {
 			return false
 		}
-		s.Pending = s.Pending[1:]
+		*list = (*list)[1:]
 	}
 	return true
 }

@@ -188,6 +188,27 @@ func TestCalls(t *testing.T) {
 	})
 }
 
+// TestEventsLeaveRoom: events that nobody reads do not keep the reply from a driver that waits for it.
+func TestEventsLeaveRoom(t *testing.T) {
+	d := newDriver()
+	s := open(t, d)
+	for n := range 1000 {
+		require.Equal(t, n < elements/2+maxPending, s.Event(0x1004, make([]byte, 48)))
+	}
+	require.True(t, d.push(Call{Function: 76, Payload: make([]byte, 100)}))
+	c, there, err := s.Next(sized)
+	require.True(t, there && err == nil)
+	s.Send(c)
+	got := map[uint32]int{}
+	for m := d.pull(t); m != nil; m = d.pull(t) {
+		got[le.Uint32(m[callFunction:])]++
+	}
+	require.Equal(t, map[uint32]int{0x1004: elements / 2, 76: 1}, got)
+	_, _, err = s.Next(sized)
+	require.NoError(t, err)
+	require.NotNil(t, d.pull(t), "the others follow")
+}
+
 // TestHostileQueues: whatever a guest has in its queues, GSP neither panics nor keeps more than its bounds.
 func TestHostileQueues(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -211,13 +232,14 @@ func TestHostileQueues(t *testing.T) {
 				s.Event(0x1004, make([]byte, 48))
 			}
 			kept := 0
-			for _, m := range s.Pending {
+			for _, m := range append(s.Pending, s.Events...) {
 				kept += len(m)
 			}
 			if s.Begun != nil {
 				kept += len(s.Begun.Payload)
 			}
 			require.LessOrEqual(t, len(s.Pending), maxPending+MaxCall/maxPayload+1)
+			require.LessOrEqual(t, len(s.Events), maxPending)
 			require.LessOrEqual(t, kept, 8<<20)
 		}
 	})

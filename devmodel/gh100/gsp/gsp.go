@@ -131,7 +131,7 @@ func (g *GSP) setState(st State) error {
 		}
 	}
 	if st.Queues != nil && st.Calls != nil {
-		if !st.Queues.valid() || slices.ContainsFunc(st.Calls.Pending, func(m []byte) bool { return len(m) < callPayload }) {
+		if !st.Queues.valid() || slices.ContainsFunc(slices.Concat(st.Calls.Pending, st.Calls.Events), func(m []byte) bool { return len(m) < callPayload }) {
 			return errors.New("gsp: state: the queues are of no use")
 		}
 		g.calls = &Calls{q: &Queues{mem: g.mem, QueuesState: *st.Queues}, CallsState: *st.Calls}
@@ -174,7 +174,7 @@ func (g *GSP) Boot(params uint64) error {
 		return err
 	}
 	if g.calls != nil {
-		g.calls.Event(evInitDone, nil)
+		g.calls.Send(Call{Function: evInitDone}) // a driver waits for it
 	}
 	return nil
 }

@@ -334,6 +334,7 @@ func TestState(t *testing.T) {
 	}
 	for u.g.calls.Event(0x1004, make([]byte, 48)) {
 	}
+	u.g.calls.Pending = u.g.calls.Events[:1]
 	u.g.calls.Begun = &Call{Function: 4, Sequence: 5, Result: 6, Payload: []byte{7}}
 	u.g.Suspended, u.g.Arguments.Resume = true, true
 	u.g.Held = u.g.calls.Begun
@@ -370,7 +371,7 @@ func TestState(t *testing.T) {
 	u.restore(&after)
 	require.Equal(t, before, u.g.State())
 
-	u.g.Suspended, u.g.calls.Begun, u.g.calls.Pending, u.g.Held = false, nil, nil, nil
+	u.g.Suspended, u.g.calls.Begun, u.g.calls.Pending, u.g.calls.Events, u.g.Held = false, nil, nil, nil, nil
 	for u.pull(t) != nil {
 	}
 	u.host.took()
@@ -388,6 +389,7 @@ func TestState(t *testing.T) {
 		func(s *State) { s.Queues.Read = 63 },
 		func(s *State) { s.Queues.Pages = s.Queues.Pages[:128] },
 		func(s *State) { s.Calls.Pending[0] = nil },
+		func(s *State) { s.Calls.Events[0] = nil },
 	} {
 		bad := clone(before)
 		spoil(&bad)

@@ -146,15 +146,15 @@ func (q *Queues) Receive() ([]byte, error) {
 	return m, nil
 }
 
-// Send appends an element to the status queue. It returns false if there is no room, and does not wait
-// for any.
-func (q *Queues) Send(m []byte) (sent bool, err error) {
+// Send appends an element to the status queue. It returns false if there is no room for it and spare
+// others, and does not wait for any.
+func (q *Queues) Send(m []byte, spare uint32) (sent bool, err error) {
 	n := uint32(len(m)+pageSize-1) / pageSize
 	read, ok := q.pointer(q.Commands + headRead)
 	if !ok {
 		return false, fmt.Errorf("the read pointer of the status queue is not below %d", elements)
 	}
-	if used(q.Write, (read+elements-1)%elements) < n {
+	if used(q.Write, (read+elements-1)%elements) < n+spare {
 		return false, nil
 	}
 	m = append(m, make([]byte, int(n)*pageSize-len(m))...)
