@@ -120,6 +120,8 @@ type ChannelConfig struct {
 	Progress Progress
 	Put      uint32 // GP_PUT; entries up to there run as soon as the channel does
 	Prefer   uint32 // the number to take if it is free: saved state belongs to a number
+	// Privileged channels reach pages that are only for drivers, on a card whose channels differ so.
+	Privileged bool
 }
 
 // Channel is a channel of a card.

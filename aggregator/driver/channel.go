@@ -10,15 +10,20 @@ import (
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
-// channel is a channel of the card.
-type channel struct {
+// member is a channel in the driver's table.
+type member interface {
+	card.Channel
+	common() *bound
+}
+
+// bound is what every channel has.
+type bound struct {
 	driver *Driver
 	share  *share
 	ev     card.ChannelEvents
 	id     uint32
-	inst   uint64 // instance block, in VRAM
-
-	fresh, listed bool // to be listed by Share.Commit; on the runlist; guarded by Driver.table
+	page   uint64 // of the share's memory
+	userd  uint64 // in VRAM
 
 	// mu guards what follows. A look at whether the channel is quiet holds it, so that
 	// nothing starts the channel meanwhile.
@@ -26,21 +31,51 @@ type channel struct {
 	quiet bool // the card showed it without work, and nothing has started it since
 }
 
+func (b *bound) common() *bound { return b }
+
+// channel is a channel that the card's registers bind.
+type channel struct {
+	bound
+	inst uint64 // instance block: its page
+
+	fresh, listed bool // to be listed by Share.Commit; on the runlist; guarded by Driver.table
+}
+
+// enter gives a new channel its page and its number.
+func (d *Driver) enter(ch member, s *share, prefer uint32, ev card.ChannelEvents) error {
+	page, ok := s.take(channelPage)
+	if !ok {
+		return card.ErrTables
+	}
+	b := ch.common()
+	b.driver, b.share, b.ev, b.page = d, s, ev, page
+	if !d.takeNumber(ch, prefer) {
+		s.giveBack(page, channelPage)
+		return card.ErrChannels
+	}
+	return nil
+}
+
+// leave is the reverse of enter.
+func (b *bound) leave() {
+	b.driver.WriteVRAM(b.page, make([]byte, channelPage))
+	b.share.giveBack(b.page, channelPage)
+	b.driver.table.Lock()
+	defer b.driver.table.Unlock()
+	b.driver.channels[b.id] = nil
+}
+
 // NewChannel implements card.Share.
 func (s *share) NewChannel(c card.ChannelConfig, ev card.ChannelEvents) (card.Channel, error) {
 	d := s.driver
-	inst, ok := s.take(gf100.InstanceSize)
-	if !ok {
-		return nil, card.ErrTables
+	ch := new(channel)
+	if err := d.enter(ch, s, c.Prefer, ev); err != nil {
+		return nil, err
 	}
-	ch := &channel{driver: d, share: s, ev: ev, inst: inst}
-	if !d.takeNumber(ch, c.Prefer) {
-		s.giveBack(inst, gf100.InstanceSize)
-		return nil, card.ErrChannels
-	}
-	d.WriteVRAM(ch.userd(), newUSERD(&c))
-	d.WriteVRAM(inst, ch.instance(&c, c.Space.(*space).root.addr))
-	d.wr(ch.reg(regChannelInst), instanceBound|uint32(inst>>12))
+	ch.inst, ch.userd = ch.page, d.pollArea+uint64(ch.id)*gf100.USERDSize
+	d.WriteVRAM(ch.userd, newUSERD(&c))
+	d.WriteVRAM(ch.inst, ch.instance(&c, c.Space.(*space).root.addr))
+	d.wr(ch.reg(regChannelInst), instanceBound|uint32(ch.inst>>12))
 	d.meter.add(ch, &c)
 	d.table.Lock()
 	defer d.table.Unlock()
@@ -51,14 +86,27 @@ func (s *share) NewChannel(c card.ChannelConfig, ev card.ChannelEvents) (card.Ch
 // Commit implements card.Share.
 func (s *share) Commit() bool {
 	d := s.driver
+	list := d.members(s)
 	d.table.Lock()
-	for _, ch := range d.channels {
-		if ch != nil && ch.share == s && ch.fresh {
+	for _, m := range list {
+		if ch := m.(*channel); ch.fresh {
 			ch.fresh, ch.listed = false, true
 		}
 	}
 	d.table.Unlock()
 	return d.commitRunlist()
+}
+
+// members lists the channels of a share by number.
+func (d *Driver) members(s *share) (list []member) {
+	d.table.Lock()
+	defer d.table.Unlock()
+	for _, m := range d.channels {
+		if m != nil && m.common().share == s {
+			list = append(list, m)
+		}
+	}
+	return list
 }
 
 // instance makes the channel's instance block. Fields that are not named here are zero: the
@@ -70,7 +118,7 @@ func (ch *channel) instance(c *card.ChannelConfig, dir uint64) []byte {
 		gf100.Word
 		value uint64
 	}{
-		{gf100.InstUSERDLo, ch.userd() >> 12}, {gf100.InstUSERDHi, ch.userd() >> 32}, {gf100.InstUSERDTarget, uint64(shadowpt.VRAM)},
+		{gf100.InstUSERDLo, ch.userd >> 12}, {gf100.InstUSERDHi, ch.userd >> 32}, {gf100.InstUSERDTarget, uint64(shadowpt.VRAM)},
 		{gf100.InstSignature, gf100.InstanceSignature},
 		{gf100.InstGPGet, uint64(c.State.GPGet)}, {gf100.InstRef, uint64(c.State.Ref)},
 		{gf100.InstGPBaseLo, c.Ring.Base >> 3}, {gf100.InstGPBaseHi, c.Ring.Base >> 32}, {gf100.InstGPLimit2, uint64(c.Ring.Log2)},
@@ -98,14 +146,12 @@ func newUSERD(c *card.ChannelConfig) []byte {
 }
 
 // USERD implements card.Channel.
-func (ch *channel) USERD() card.Run { return card.Run{Addr: ch.userd(), Size: gf100.USERDSize} }
-
-func (ch *channel) userd() uint64 { return ch.driver.pollArea + uint64(ch.id)*gf100.USERDSize }
+func (b *bound) USERD() card.Run { return card.Run{Addr: b.userd, Size: gf100.USERDSize} }
 
 func (ch *channel) reg(base uint32) uint32 { return base + ch.id*strideChannel }
 
 // ID implements card.Channel.
-func (ch *channel) ID() uint32 { return ch.id }
+func (b *bound) ID() uint32 { return b.id }
 
 // Enable implements card.Channel.
 func (ch *channel) Enable() { ch.set(true) }
@@ -149,11 +195,11 @@ func (ch *channel) Quiet() bool {
 }
 
 // Progress implements card.Channel.
-func (ch *channel) Progress() card.Progress {
-	b := ch.driver.userds.Get().(*userd)
-	defer ch.driver.userds.Put(b)
-	ch.driver.ReadVRAM(ch.userd(), b[:])
-	p, _ := structs.ReadUSERD(b[:])
+func (b *bound) Progress() card.Progress {
+	buf := b.driver.userds.Get().(*userd)
+	defer b.driver.userds.Put(buf)
+	b.driver.ReadVRAM(b.userd, buf[:])
+	p, _ := structs.ReadUSERD(buf[:])
 	return p
 }
 
@@ -182,12 +228,7 @@ func (ch *channel) Unbind() { ch.driver.wr(ch.reg(regChannelInst), 0) }
 
 // Free implements card.Channel.
 func (ch *channel) Free() {
-	d := ch.driver
-	d.meter.remove(ch)
-	d.WriteVRAM(ch.userd(), make([]byte, gf100.USERDSize))
-	d.WriteVRAM(ch.inst, make([]byte, gf100.InstanceSize))
-	ch.share.giveBack(ch.inst, gf100.InstanceSize)
-	d.table.Lock()
-	defer d.table.Unlock()
-	d.channels[ch.id] = nil
+	ch.driver.meter.remove(ch)
+	ch.driver.WriteVRAM(ch.userd, make([]byte, gf100.USERDSize))
+	ch.leave()
 }

@@ -1,6 +1,7 @@
 // Package driver makes a [card.GPU] of a card with registers. It does what a driver of the
 // card does: it brings the card up, and owns the instance blocks, the runlists, the page
-// tables and USERD.
+// tables and USERD. Channels of another class than the registers' are described to the card, if it
+// is a [card.Describer]; both kinds share numbers and memory.
 //
 // # Goroutines
 //
@@ -12,9 +13,9 @@
 //  1. Driver.events: one look at the card's interrupts at a time. Channels' events are
 //     delivered with it held.
 //  2. Driver.table: the table of channels and shares, free memory. Held for a moment.
-//  3. channel.mu: one register write, or one look at a channel.
+//  3. bound.mu: one register write, or one look at a channel.
 //  4. coalescer.mu and Driver.writes: for a moment, never while waiting for the card. meter.mu:
-//     for a few register reads for each channel that has work.
+//     for a few register reads for each channel that has work. sayings.mu: for a moment.
 //
 // A Share with its Spaces belongs to one goroutine at a time. The methods of a Channel may be called from
 // any, except Stop, Unbind and Free.
@@ -66,10 +67,12 @@ type Driver struct {
 	table    sync.Mutex
 	memory   vram.Allocator
 	shares   []*share
-	channels [gf100.Channels]*channel // by number
+	channels [gf100.Channels]member // by number
 
 	userds sync.Pool // of *userd
 	meter  *meter    // nil if the card has its own
+
+	described sayings
 
 	events    sync.Mutex
 	taken     []card.ChannelEvent // by the present look; guarded by events
@@ -267,11 +270,15 @@ type host struct{ driver *Driver }
 // Interrupt implements card.Host. It is called under the card's lock, so it only wakes the
 // goroutine that asks the card.
 func (h host) Interrupt(l card.Line) {
-	if !l.Level {
-		return
+	if l.Level {
+		h.driver.wake()
 	}
+}
+
+// wake wakes the goroutine that asks the card.
+func (d *Driver) wake() {
 	select {
-	case h.driver.interrupt <- struct{}{}:
+	case d.interrupt <- struct{}{}:
 	default:
 	}
 }

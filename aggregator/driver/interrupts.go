@@ -38,6 +38,7 @@ func (d *Driver) poll() bool {
 	d.events.Lock()
 	defer d.events.Unlock()
 	for range d.opts.interruptBurst {
+		d.deliver()
 		intr := d.rd(regPMCIntr) & intrOurs
 		if intr == 0 {
 			return true
@@ -85,11 +86,11 @@ func (d *Driver) completed() {
 			continue
 		}
 		if e.Broken != "" {
-			ch.ev.Fault(card.Fault{Kind: card.Broken, Text: e.Broken})
+			ch.common().ev.Fault(card.Fault{Kind: card.Broken, Text: e.Broken})
 		}
 		if e.Engines != 0 {
-			d.meter.reported(ch)
-			ch.ev.Completed(structs.EngineSet(e.Engines))
+			d.meter.reported(ch.ID())
+			ch.common().ev.Completed(structs.EngineSet(e.Engines))
 		}
 	}
 }
@@ -104,7 +105,7 @@ func each32(mask uint32, f func(i uint32)) {
 }
 
 // owner returns the channel with a number, nil if there is none.
-func (d *Driver) owner(id uint32) *channel {
+func (d *Driver) owner(id uint32) member {
 	d.table.Lock()
 	defer d.table.Unlock()
 	return d.channels[id%gf100.Channels]
@@ -114,8 +115,8 @@ func (d *Driver) owner(id uint32) *channel {
 func (d *Driver) failed(inst uint64) *channel {
 	d.table.Lock()
 	defer d.table.Unlock()
-	for _, ch := range d.channels {
-		if ch != nil && ch.inst == inst {
+	for _, m := range d.channels {
+		if ch, ok := m.(*channel); ok && ch.inst == inst {
 			ch.Disable()
 			return ch
 		}
@@ -154,7 +155,7 @@ func (d *Driver) pollPBDMA(unit uint32) {
 	}
 	if ch := d.owner(d.rd(regPBDMAChannel + p)); ch != nil {
 		ch.Disable()
-		ch.ev.Fault(structs.ReadPBDMAError(e))
+		ch.common().ev.Fault(structs.ReadPBDMAError(e))
 	}
 	d.wr(regPBDMAMethod+p, methodPassed)
 	d.wr(regPBDMAIntr+p, e.Intr)
@@ -240,7 +241,7 @@ func (d *Driver) Serving(e card.Engine) card.ChannelEvents {
 		return nil
 	}
 	if ch := d.owner(v & (gf100.Channels - 1)); ch != nil {
-		return ch.ev
+		return ch.common().ev
 	}
 	return nil
 }

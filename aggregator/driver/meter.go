@@ -133,28 +133,28 @@ func (m *meter) remove(ch *channel) {
 
 // enabled, submitted and reported tell of what was done to a channel, or what it did.
 func (m *meter) enabled(ch *channel, on bool) {
-	m.note(ch, func(u *usage) {
+	m.note(ch.id, func(u *usage) {
 		u.enabled = on
 		u.start()
 	})
 }
 
 func (m *meter) submitted(ch *channel, put uint32) {
-	m.note(ch, func(u *usage) {
+	m.note(ch.id, func(u *usage) {
 		u.put = put
 		u.start()
 	})
 }
 
-func (m *meter) reported(ch *channel) { m.note(ch, func(*usage) {}) }
+func (m *meter) reported(id uint32) { m.note(id, func(*usage) {}) }
 
-func (m *meter) note(ch *channel, what func(u *usage)) {
+func (m *meter) note(id uint32, what func(u *usage)) {
 	if m == nil {
 		return
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	u := m.channels[ch.id]
+	u := m.channels[id]
 	if u == nil || m.onUse == nil {
 		return
 	}
@@ -256,7 +256,7 @@ func (m *meter) lookAt(u *usage, now time.Time) bool {
 // readGet reads GP_GET, and reports whether it moved.
 func (u *usage) readGet() bool {
 	var b [4]byte
-	u.ch.driver.ReadVRAM(u.ch.userd()+gf100.USERDGPGet, b[:])
+	u.ch.driver.ReadVRAM(u.ch.userd+gf100.USERDGPGet, b[:])
 	get := binary.LittleEndian.Uint32(b[:])
 	n := (get - u.get) & u.mask
 	u.get, u.retired = get, u.retired+uint64(n)

@@ -27,7 +27,7 @@ func TestMeter(t *testing.T) {
 	a, b := chans[0], chans[1]
 	show := func(ch *channel, status, get uint32) {
 		f.SetChannel(ch.id, status)
-		f.WriteVRAM(ch.userd()+gf100.USERDGPGet, binary.LittleEndian.AppendUint32(nil, get))
+		f.WriteVRAM(ch.userd+gf100.USERDGPGet, binary.LittleEndian.AppendUint32(nil, get))
 	}
 	look := func(ch *channel, status, get uint32) card.Use {
 		show(ch, status|gf100.ChannelEnabled, get)

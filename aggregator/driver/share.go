@@ -18,15 +18,23 @@ type share struct {
 	cfg    card.ShareConfig
 	runs   []card.Run
 	free   vram.Allocator // of runs; all zero
+	format *shadowpt.Format
 }
 
-// NewShare implements card.GPU; one call at a time. The instance blocks of channels that are not guaranteed take
+// channelPage is what each channel takes of its share's memory.
+const channelPage = vram.PageSize
+
+// NewShare implements card.GPU; one call at a time. The pages of channels that are not guaranteed take
 // memory of the tables.
 func (d *Driver) NewShare(c card.ShareConfig) (card.Share, error) {
-	if c.Tables < shadowpt.DirSize+shadowpt.SmallTableSize {
-		return nil, fmt.Errorf("%d KiB for page tables: one address space needs %d KiB", c.Tables>>10, (shadowpt.DirSize+shadowpt.SmallTableSize)>>10)
+	describer, format, err := d.describer(c.Class)
+	if err != nil {
+		return nil, err
 	}
-	s := &share{driver: d, cfg: c}
+	if least := leastTables(format); c.Tables < least {
+		return nil, fmt.Errorf("%d KiB for page tables: one address space needs %d KiB", c.Tables>>10, least>>10)
+	}
+	s := &share{driver: d, cfg: c, format: format}
 	d.table.Lock()
 	promised := 0
 	for _, o := range d.shares {
@@ -36,15 +44,26 @@ func (d *Driver) NewShare(c card.ShareConfig) (card.Share, error) {
 	if left := gf100.Channels - promised; c.Guaranteed > left {
 		return nil, fmt.Errorf("%d guaranteed channels: only %d of the card's %d are not guaranteed to others; guarantee fewer", c.Guaranteed, left, gf100.Channels)
 	}
-	var err error
-	if s.runs, err = d.AllocVRAM(c.Tables+uint64(c.Guaranteed)*gf100.InstanceSize, vram.PageSize); err != nil {
+	if s.runs, err = d.AllocVRAM(c.Tables+uint64(c.Guaranteed)*channelPage, vram.PageSize); err != nil {
 		return nil, fmt.Errorf("page tables and channels: %w", err)
 	}
 	s.free.Release(s.runs...)
 	d.table.Lock()
 	defer d.table.Unlock()
 	d.shares = append(d.shares, s)
+	if describer != nil {
+		return describedShare{s, describer}, nil
+	}
 	return s, nil
+}
+
+// leastTables is what the tables of one page take.
+func leastTables(f *shadowpt.Format) uint64 {
+	n := vram.WholePages(f.Pages[smallPages].Size())
+	for i := range f.Dirs {
+		n += vram.WholePages(f.Dirs[i].Size())
+	}
+	return n
 }
 
 // Close implements card.Share.
@@ -60,28 +79,23 @@ func (s *share) Close(lost bool) {
 // Memory implements card.Share.
 func (s *share) Memory() []card.Run { return s.runs }
 
-// Tables implements card.Share: all but the instance blocks of channels.
+// Tables implements card.Share: all but the pages of channels.
 func (s *share) Tables() (out []card.Run) {
-	d := s.driver
-	d.table.Lock()
-	defer d.table.Unlock()
-	var blocks []uint64
-	for _, ch := range d.channels {
-		if ch != nil && ch.share == s {
-			blocks = append(blocks, ch.inst)
-		}
+	var pages []uint64
+	for _, ch := range s.driver.members(s) {
+		pages = append(pages, ch.common().page)
 	}
-	slices.Sort(blocks)
+	slices.Sort(pages)
 	for _, r := range s.runs {
 		from := r.Addr
-		for _, at := range append(blocks, r.Addr+r.Size) {
+		for _, at := range append(pages, r.Addr+r.Size) {
 			if at < from || at > r.Addr+r.Size {
 				continue
 			}
 			if at > from {
 				out = append(out, card.Run{Addr: from, Size: at - from})
 			}
-			from = at + gf100.InstanceSize
+			from = at + channelPage
 		}
 	}
 	return out
@@ -102,7 +116,8 @@ func (s *share) write(addr uint64, p []byte) { s.driver.WriteVRAM(addr, p) }
 
 // takeNumber gives ch a number of the card, unless all that are free are guaranteed to other
 // shares. It takes number prefer if that is free.
-func (d *Driver) takeNumber(ch *channel, prefer uint32) bool {
+func (d *Driver) takeNumber(ch member, prefer uint32) bool {
+	mine := ch.common().share
 	d.table.Lock()
 	defer d.table.Unlock()
 	free, reserved, used := 0, 0, make(map[*share]int)
@@ -110,20 +125,20 @@ func (d *Driver) takeNumber(ch *channel, prefer uint32) bool {
 		if c == nil {
 			free++
 		} else {
-			used[c.share]++
+			used[c.common().share]++
 		}
 	}
 	for _, s := range d.shares {
-		if s != ch.share {
+		if s != mine {
 			reserved += max(s.cfg.Guaranteed-used[s], 0)
 		}
 	}
-	if free == 0 || free <= reserved && used[ch.share] >= ch.share.cfg.Guaranteed {
+	if free == 0 || free <= reserved && used[mine] >= mine.cfg.Guaranteed {
 		return false
 	}
 	if prefer >= gf100.Channels || d.channels[prefer] != nil {
 		prefer = uint32(slices.Index(d.channels[:], nil))
 	}
-	d.channels[prefer], ch.id = ch, prefer
+	d.channels[prefer], ch.common().id = ch, prefer
 	return true
 }

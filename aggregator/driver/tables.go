@@ -62,7 +62,7 @@ const pageWords = vram.PageSize / 8
 
 // NewSpace implements card.Share.
 func (s *share) NewSpace() (card.Space, error) {
-	if sp := newSpace(s, shadowpt.Fermi); sp != nil {
+	if sp := newSpace(s, s.format); sp != nil {
 		return sp, nil
 	}
 	return nil, card.ErrTables

@@ -20,15 +20,20 @@ const (
 	pollGrace = 16 // extra polls after the deadline before a wait fails: 9 to 20 ms
 )
 
-// await polls reg until v&mask == want, up to the timeout and pollGrace further polls: if
-// this process was descheduled, so was the card.
+// await polls reg until v&mask == want.
 func (d *Driver) await(reg, mask, want uint32) bool {
+	return d.until(func() bool { return d.rd(reg)&mask == want })
+}
+
+// until asks over and over whether the card is done, up to the timeout and pollGrace further polls: if
+// this process was descheduled, so was the card.
+func (d *Driver) until(done func() bool) bool {
 	pause, deadline := pollMin, time.Now().Add(d.opts.Timeout)
 	for late := 0; ; {
 		if time.Now().After(deadline) {
 			late++
 		}
-		if d.rd(reg)&mask == want {
+		if done() {
 			return true
 		}
 		if late == pollGrace {
@@ -52,10 +57,15 @@ func (s *share) Invalidate(spaces ...card.Space) bool {
 	if !s.driver.invalidate(dirs) {
 		return false
 	}
+	freeRetired(spaces)
+	return true
+}
+
+// freeRetired frees what the spaces have retired.
+func freeRetired(spaces []card.Space) {
 	for _, sp := range spaces {
 		sp.(*space).freeRetired()
 	}
-	return true
 }
 
 func (d *Driver) invalidate(dirs []uint64) bool {
@@ -92,8 +102,8 @@ func (d *Driver) commitRunlist() bool {
 func (d *Driver) writeRunlist() {
 	n, buf := 0, make([]byte, 0, gf100.Channels*gf100.RunlistEntrySize)
 	d.table.Lock()
-	for id, ch := range d.channels {
-		if ch != nil && ch.listed {
+	for id, m := range d.channels {
+		if ch, ok := m.(*channel); ok && ch.listed {
 			buf = binary.LittleEndian.AppendUint32(buf, uint32(id))
 			buf = binary.LittleEndian.AppendUint32(buf, 4)
 			n++

@@ -203,6 +203,7 @@ func (c *Card) buildSpace() error {
 
 // Close stops the card. The host must be detached or past caring.
 func (c *Card) Close() error {
+	defer c.tellEnded()
 	c.mu.Lock()
 	if c.closing {
 		c.mu.Unlock()
@@ -277,6 +278,7 @@ func (c *Card) DetachHost() { c.AttachHost(nil) }
 // values, VRAM is scrubbed. Saved states of unbound channels stay, see [Contexts]. It waits for the
 // engines' current steps.
 func (c *Card) Reset() error {
+	defer c.tellEnded()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.halt()
@@ -318,7 +320,7 @@ func (c *Card) powerOn() error {
 }
 
 // unitsReset acts on units that NV_PMC_ENABLE switched off. Engines discard the method at
-// which they were stopped; PFIFO loses all its channels.
+// which they were stopped; PFIFO loses the channels that it was given by registers.
 func (c *Card) unitsReset(bits uint32) {
 	for e, bit := range gf100.EngineEnable {
 		if bits&bit != 0 {
@@ -326,7 +328,7 @@ func (c *Card) unitsReset(bits uint32) {
 		}
 	}
 	if bits&gf100.EnablePFIFO != 0 {
-		c.fifo.stopAll()
+		c.fifo.stopBound()
 		c.regs.FIFOReport.Reset()
 	}
 }

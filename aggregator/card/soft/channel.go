@@ -3,6 +3,7 @@ package soft
 import (
 	"sync/atomic"
 
+	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/engine"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
@@ -44,7 +45,8 @@ type channel struct {
 	vm   vm
 	// units are its contexts on the engines, nil where it has none. They are in Exec.
 	units  [gf100.Engines]unit
-	direct *Description // of a channel that OpenChannel made, nil of one of the registers
+	direct *card.Description // of a channel that OpenChannel made, nil of one of the registers
+	seen   card.State        // of such a channel; see opened.State
 
 	dead  atomic.Bool // unbound; to be thrown away
 	yield atomic.Bool // leave the PBDMA at the next step
@@ -155,15 +157,20 @@ func newChannel(c *Card, id uint8, inst uint64, block []byte) *channel {
 	ch.vm.card, ch.vm.user = c, int(id)
 	ch.vm.bind(ch.kind.format, instanceSpace(block))
 	ch.ramfc(block)
-	ch.Owner, ch.Keep = uint8(gf100.InstOwner.Get(block)), int(gf100.InstKeep.Get(block))
+	ch.Owner = uint8(gf100.InstOwner.Get(block))
 	ch.vm.owner = ch.Owner
-	if ch.Keep == 0 || ch.Keep > maxSaved {
-		ch.Keep = maxSaved
-	}
+	ch.keeps(int(gf100.InstKeep.Get(block)))
 	if c.contexts.Golden != nil {
 		ch.GR = *c.contexts.Golden
 	}
 	return ch
+}
+
+// keeps sets how many states are kept for the owner.
+func (ch *channel) keeps(n int) {
+	if ch.Keep = n; n <= 0 || n > maxSaved {
+		ch.Keep = maxSaved
+	}
 }
 
 // ramfc reads the driver's values from the instance block.

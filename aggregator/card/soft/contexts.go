@@ -51,15 +51,6 @@ func (t *Contexts) goldenMethod(class, method, data uint32) {
 	t.Golden.ApplyDefault(uint16(class), method, data)
 }
 
-// name gives a bound channel its token.
-func (t *Contexts) name(ch *channel, block []byte) {
-	var b [8]byte
-	rand.Read(b[:]) // never fails
-	ch.Token = binary.LittleEndian.Uint64(b[:]) | 1
-	gf100.InstTokenLo.Put(block, uint32(ch.Token))
-	gf100.InstTokenHi.Put(block, uint32(ch.Token>>32))
-}
-
 // keep saves an unbound channel's state, unless an earlier host bound it.
 func (t *Contexts) keep(ch *channel) {
 	if ch.Session != t.Session {
@@ -71,10 +62,12 @@ func (t *Contexts) keep(ch *channel) {
 	t.Saved[ch.Owner] = append(list, savedContext{ch.Token, &x})
 }
 
-// restore gives a channel the state that its instance block names, if ring and position
-// agree with the block.
-func (t *Contexts) restore(ch *channel, block []byte) {
-	token := uint64(gf100.InstTokenHi.Get(block))<<32 | uint64(gf100.InstTokenLo.Get(block))
+// restore gives a channel the state that its driver's token names, if kind, ring and position agree with
+// what the driver says, and a new token.
+func (t *Contexts) restore(ch *channel, token uint64) {
+	var b [8]byte
+	rand.Read(b[:]) // never fails
+	ch.Token = binary.LittleEndian.Uint64(b[:]) | 1
 	list := t.Saved[ch.Owner]
 	i := slices.IndexFunc(list, func(s savedContext) bool { return s.Token == token })
 	if i < 0 {
@@ -82,9 +75,10 @@ func (t *Contexts) restore(ch *channel, block []byte) {
 	}
 	x := list[i].Exec
 	t.Saved[ch.Owner] = slices.Delete(list, i, i+1)
-	if x.Ring != ch.Ring || x.RingLog2 != ch.RingLog2 || x.GPGet != ch.GPGet {
+	if x.Ring != ch.Ring || x.RingLog2 != ch.RingLog2 || x.GPGet != ch.GPGet || (x.Hopper == nil) != (ch.Hopper == nil) {
 		return
 	}
 	x.USERD, x.USERDTarget = ch.USERD, ch.USERDTarget // derived from the channel's number
 	ch.Exec = *x
+	ch.kind.contexts(ch)
 }

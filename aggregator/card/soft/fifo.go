@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/mmio"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
@@ -21,7 +22,8 @@ type fifo struct {
 	freed *sync.Cond // a PBDMA's held channel was unbound, or the card closes
 	idle  *sync.Cond // a PBDMA gave its channel back
 
-	waiting atomic.Int64 // channels in stateWaiting
+	waiting atomic.Int64        // channels in stateWaiting
+	ended   []*card.Description // of opened channels that tellEnded tells
 
 	broken     [gf100.Channels]string // why the card failed in a step of a channel, for TakeEvents
 	retry      *time.Timer
@@ -66,9 +68,28 @@ func (f *fifo) init(c *Card) {
 // stopAll unbinds every channel. Those that run leave at their next step.
 func (f *fifo) stopAll() {
 	for i := range f.channels {
-		f.drop(i)
+		if f.direct(i) {
+			f.ended = append(f.ended, f.channels[i].direct)
+			f.unbind(i)
+		}
 	}
-	f.Slots, f.Updating = [gf100.Channels]Slot{}, false
+	f.stopBound()
+}
+
+// stopBound unbinds the channels of the registers.
+func (f *fifo) stopBound() {
+	for i := range f.channels {
+		if !f.direct(i) {
+			f.unbind(i)
+		}
+	}
+	f.Updating = false
+}
+
+// unbind drops a channel, and forgets what the table has of its number.
+func (f *fifo) unbind(i int) {
+	f.drop(i)
+	f.Slots[i] = Slot{}
 }
 
 func (f *fifo) running() bool {
@@ -152,9 +173,10 @@ func (f *fifo) bind(i int, v uint32) {
 		return
 	}
 	ch := newChannel(f.card, uint8(i), inst, block)
-	f.card.contexts.restore(ch, block)
+	f.card.contexts.restore(ch, uint64(gf100.InstTokenHi.Get(block))<<32|uint64(gf100.InstTokenLo.Get(block)))
 	ch.resumed()
-	f.card.contexts.name(ch, block)
+	gf100.InstTokenLo.Put(block, uint32(ch.Token))
+	gf100.InstTokenHi.Put(block, uint32(ch.Token>>32))
 	f.channels[i] = ch
 	f.schedule(i)
 }

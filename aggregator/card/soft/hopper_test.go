@@ -29,7 +29,8 @@ const (
 
 // hopperChannel is a c86f channel. It drives the card as the face of a GH100 does.
 type hopperChannel struct {
-	*soft.Channel
+	card.DescribedChannel
+	id                            uint32
 	r                             *rig
 	space                         shadowpt.Space
 	ring, push, sem, data, driver uint64
@@ -71,7 +72,7 @@ func (c *hopperChannel) mapPage(va, addr, bits uint64) {
 	c.r.vramWrite64(c.table+va>>12&0x1ff*8, addr|bits)
 }
 
-func (r *rig) openHopper(change func(*soft.Description)) *hopperChannel {
+func (r *rig) openHopper(change func(*card.Description)) *hopperChannel {
 	c := &hopperChannel{r: r}
 	var tables [6]uint64 // five directories and a table, of which the last two are not of a page each
 	for i := range tables {
@@ -98,13 +99,18 @@ func (r *rig) openHopper(change func(*soft.Description)) *hopperChannel {
 		c.mapPage(hData+i<<12, c.data+i<<12, 1)
 	}
 	c.space = shadowpt.Space{Dir: tables[0], Limit: ^uint64(0)}
-	d := soft.Description{Class: 0xc86f, Space: c.space, Ring: card.Ring{Base: hRing, Log2: ringLog2}, USERD: c.userd, Engine: card.Graphics, Events: c}
+	d := card.Description{Class: 0xc86f, Space: c.space, Ring: card.Ring{Base: hRing, Log2: ringLog2}, USERD: c.userd, Engine: card.Graphics, Events: c}
 	if change != nil {
 		change(&d)
 	}
-	var err error
-	c.Channel, err = r.card.OpenChannel(d)
-	require.NoError(r.t, err)
+	for d.Number = gf100.Channels - 1; c.DescribedChannel == nil; d.Number-- { // the last free one
+		ch, err := r.card.OpenChannel(d)
+		if err == nil {
+			c.DescribedChannel, c.id = ch, d.Number
+		} else {
+			require.ErrorIs(r.t, err, card.ErrChannels)
+		}
+	}
 	r.t.Cleanup(c.Close)
 	c.Enable(true)
 	c.control(4, hPush>>40<<8) // the segments lie beyond 40 bits
@@ -221,7 +227,7 @@ func TestC86FAcquire(t *testing.T) {
 					r.vramWrite32(c.sem+64, 0)
 					continue
 				}
-				r.eventually("it waits", func() bool { return r.card.Use(c.ID()).Barred })
+				r.eventually("it waits", func() bool { return r.card.Use(c.id).Barred })
 				require.False(t, released(), "operation %d of %x, %x, wide %v", op, v, p, wide)
 				waiting = append(waiting, c)
 				c = r.openHopper(nil)
@@ -243,7 +249,7 @@ func TestC86FAcquireWakes(t *testing.T) {
 	other.mapPage(hSem, c.sem, 1)
 	r.card.StopRetries()
 	c.submit(sem(hSem, 9, 3|1<<12), sem(hSem+16, 1, 1))
-	r.eventually("it waits", func() bool { return r.card.Use(c.ID()).Barred })
+	r.eventually("it waits", func() bool { return r.card.Use(c.id).Barred })
 	other.submit(sem(hSem, 10, 1))
 	c.done()
 	require.EqualValues(t, 1, r.vram32(c.sem+16))
@@ -325,7 +331,7 @@ func TestHopperStops(t *testing.T) {
 			got.Text = c.want.Text
 		}
 		require.Equal(t, c.want, got, name)
-		require.True(t, r.card.Use(ch.ID()).Barred)
+		require.True(t, r.card.Use(ch.id).Barred)
 		require.Zero(t, r.vram32(ch.sem+16), name)
 		ch.Close()
 		require.Len(t, ch.faults, 1)
@@ -349,12 +355,12 @@ func TestHopperSpaces(t *testing.T) {
 	c.done()
 	require.Equal(t, []uint32{1, 2}, []uint32{r.vram32(old), r.vram32(moved)})
 	c.mapPage(hSem, old, 1)
-	r.card.InvalidateSpace(c.space)
+	require.Eventually(t, r.card.InvalidateSpaces(0, c.space), patience, tick)
 	c.submit(sem(hSem, 3, 1))
 	c.done()
 	require.Equal(t, []uint32{3, 2}, []uint32{r.vram32(old), r.vram32(moved)})
 
-	p := r.openHopper(func(d *soft.Description) { d.Privileged, d.Engine = true, card.Copy0+1 })
+	p := r.openHopper(func(d *card.Description) { d.Privileged, d.Engine = true, card.Copy0+1 })
 	r.vramWrite32(p.driver, 77)
 	p.submit(copyC8B5(hData, hDriver, 4, 2|1<<5))
 	p.done()
@@ -383,16 +389,15 @@ func TestHopperSubroutine(t *testing.T) {
 func TestHopperAlone(t *testing.T) {
 	r, c := newChannelRig(t, soft.Config{})
 	h := r.openHopper(nil)
-	require.EqualValues(t, gf100.Channels-1, h.ID())
-	r.wr(0x3000+h.ID()*8, 0)
-	r.wr(0x3004+h.ID()*8, 0)
+	r.wr(0x3000+h.id*8, 0)
+	r.wr(0x3004+h.id*8, 0)
 	r.wr(0x2628, 0)
 	r.runlist(1)
 	h.submit(sem(hSem, 5, 1))
 	h.done()
 	r.wr(0x2628, 1)
 	c.alive()
-	for _, d := range []soft.Description{{}, {Class: 0xc86f, Engine: 3, Events: h}, {Class: 0xc86f, Owner: gf100.Owners, Events: h}, {Class: 0xc86f}} {
+	for _, d := range []card.Description{{}, {Class: 0xc86f, Engine: 3, Events: h}, {Class: 0xc86f, Owner: gf100.Owners, Events: h}, {Class: 0xc86f}} {
 		_, err := r.card.OpenChannel(d)
 		require.Error(t, err)
 	}

@@ -14,7 +14,7 @@ type channelKind struct {
 	host   *hostMethods
 	// control carries out an entry of the ring without a segment.
 	control func(x *run, opcode uint8, operand uint32)
-	// contexts gives a new channel its units.
+	// contexts gives a channel its units, which are in its Exec.
 	contexts func(*channel)
 }
 
@@ -35,7 +35,9 @@ func init() {
 	kindC86F = channelKind{
 		format: shadowpt.Hopper, last: shadowpt.Hopper.VASize() - 1, host: &hostMethodsC86F, control: (*run).controlC86F,
 		contexts: func(ch *channel) {
-			ch.Hopper = new(engine.Hopper)
+			if ch.Hopper == nil {
+				ch.Hopper = new(engine.Hopper)
+			}
 			ch.units[gf100.EngineGR] = &ch.Hopper.Graphics
 			ch.units[gf100.EngineCE0], ch.units[gf100.EngineCE1] = &ch.Hopper.Copy, &ch.Hopper.Copy
 		},

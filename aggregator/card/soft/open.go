@@ -11,28 +11,22 @@ import (
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
-// Description describes a channel that has neither instance block nor registers.
-type Description struct {
-	Class  uint16 // of the channel: c86f
-	Space  shadowpt.Space
-	Ring   card.Ring
-	USERD  uint64 // address of its USERD
-	In     shadowpt.Target
-	Engine card.Engine // the first of its runlist
-	Owner  uint8       // below gf100.Owners; its memory is what MapDMA gave to the owner
-	// Privileged channels reach pages that are only for drivers.
-	Privileged bool
-	// Events receives what happens to the channel, one call at a time, from a goroutine of the card.
-	// No lock is held meanwhile; Close must not be called.
-	Events card.ChannelEvents
+var _ card.Describer = (*Card)(nil)
+
+// opened is a channel made by OpenChannel. Its methods may be called from any goroutine.
+type opened struct{ ch *channel }
+
+// Format implements card.Describer.
+func (c *Card) Format(class uint16) (*shadowpt.Format, bool) {
+	kind := kinds[class]
+	if kind == nil {
+		return nil, false
+	}
+	return kind.format, true
 }
 
-// Channel is a channel made by OpenChannel. Methods may be called from any goroutine.
-type Channel struct{ ch *channel }
-
-// OpenChannel makes a channel that is stopped. It uses a number of the channel table that no channel
-// has, and a reset of the card ends it.
-func (c *Card) OpenChannel(d Description) (*Channel, error) {
+// OpenChannel implements card.Describer.
+func (c *Card) OpenChannel(d card.Description) (card.DescribedChannel, error) {
 	kind := kinds[d.Class]
 	switch {
 	case kind == nil:
@@ -44,35 +38,33 @@ func (c *Card) OpenChannel(d Description) (*Channel, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	id := len(c.fifo.channels) - 1
-	for id >= 0 && c.fifo.channels[id] != nil {
-		id--
-	}
-	if id < 0 || c.closing {
-		return nil, card.ErrChannels
+	if d.Number >= gf100.Channels || c.fifo.channels[d.Number] != nil || c.closing {
+		return nil, fmt.Errorf("channel %d: %w", d.Number, card.ErrChannels)
 	}
 	ch := &channel{card: c, kind: kind, direct: &d}
 	kind.contexts(ch)
-	ch.ID, ch.Owner, ch.Session = uint8(id), d.Owner, ^uint64(0) // no session: its state is not kept
-	ch.vm.card, ch.vm.user, ch.vm.owner, ch.vm.privileged = c, id, d.Owner, d.Privileged
+	ch.ID, ch.Owner, ch.Session = uint8(d.Number), d.Owner, c.contexts.Session
+	ch.vm.card, ch.vm.user, ch.vm.owner, ch.vm.privileged = c, int(d.Number), d.Owner, d.Privileged
 	d.Space.Limit = min(d.Space.Limit, kind.last)
 	ch.vm.bind(kind.format, d.Space)
 	ch.USERD, ch.USERDTarget, ch.Ring, ch.RingLog2 = d.USERD, d.In, d.Ring.Base, d.Ring.Log2
+	ch.GPGet, ch.Host.Ref = d.State.GPGet, d.State.Ref
 	ch.SubMask, ch.Pending = 0xfff, -1
-	c.fifo.channels[id], c.fifo.Slots[id] = ch, Slot{Listed: true}
-	return &Channel{ch}, nil
+	ch.keeps(d.Keep)
+	c.contexts.restore(ch, d.State.Token)
+	ch.resumed()
+	ch.show()
+	c.fifo.channels[d.Number], c.fifo.Slots[d.Number] = ch, Slot{Listed: true}
+	return &opened{ch}, nil
 }
 
-// ID is the number of the channel for QuiesceChannels, Use and Config.Watch.
-func (o *Channel) ID() uint32 { return uint32(o.ch.ID) }
-
-// Enable lets the channel run, or stops it between two steps.
-func (o *Channel) Enable(on bool) {
+// Enable implements card.DescribedChannel.
+func (o *opened) Enable(on bool) {
 	o.locked(func(f *fifo) { f.enable(int(o.ch.ID), on) })
 }
 
-// Doorbell submits the entries of the ring up to put.
-func (o *Channel) Doorbell(put uint32) {
+// Doorbell implements card.DescribedChannel.
+func (o *opened) Doorbell(put uint32) {
 	o.locked(func(f *fifo) {
 		f.card.wake()
 		f.card.access(o.ch.USERDTarget, func(t shadowpt.Target) {
@@ -86,24 +78,40 @@ func (o *Channel) Doorbell(put uint32) {
 	})
 }
 
-// Close ends the channel, and returns when it uses no memory any more.
-func (o *Channel) Close() {
-	o.locked(func(f *fifo) {
-		f.drop(int(o.ch.ID))
-		f.Slots[o.ch.ID] = Slot{}
-	})
+// Running implements card.DescribedChannel, also of a channel that has ended.
+func (o *opened) Running() bool {
+	o.ch.card.mu.Lock()
+	defer o.ch.card.mu.Unlock()
+	return o.ch.card.fifo.runs(o.ch)
+}
+
+// Quiet implements card.DescribedChannel.
+func (o *opened) Quiet() bool {
+	quiet := true
+	o.locked(func(*fifo) { quiet = o.ch.State == stateIdle })
+	return quiet
+}
+
+// State implements card.DescribedChannel.
+func (o *opened) State() card.State {
+	o.ch.card.mu.Lock()
+	defer o.ch.card.mu.Unlock()
+	return o.ch.seen
+}
+
+// Close implements card.DescribedChannel.
+func (o *opened) Close() {
+	o.locked(func(f *fifo) { f.unbind(int(o.ch.ID)) })
 	f := &o.ch.card.fifo
 	f.card.mu.Lock()
 	defer f.card.mu.Unlock()
-	for i := 0; i < len(f.busy); i++ {
-		for f.busy[i].ch == o.ch {
-			f.idle.Wait()
-		}
+	for f.runs(o.ch) {
+		f.idle.Wait()
 	}
 }
 
 // locked calls do with Card.mu, unless the channel has ended.
-func (o *Channel) locked(do func(*fifo)) {
+func (o *opened) locked(do func(*fifo)) {
 	c := o.ch.card
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -112,14 +120,53 @@ func (o *Channel) locked(do func(*fifo)) {
 	}
 }
 
-// InvalidateSpace makes the card drop its translations of an address space, and returns when no step
-// under way uses them.
-func (c *Card) InvalidateSpace(s shadowpt.Space) {
+// runs reports whether a PBDMA runs ch.
+func (f *fifo) runs(ch *channel) bool {
+	for i := range f.busy {
+		if f.busy[i].ch == ch {
+			return true
+		}
+	}
+	return false
+}
+
+// InvalidateSpaces implements card.Describer.
+func (c *Card) InvalidateSpaces(owner uint8, spaces ...shadowpt.Space) (ended func() bool) {
 	c.mu.Lock()
-	c.invalidate(directory{addr: s.Dir, target: s.Target})
+	defer c.mu.Unlock()
+	for _, s := range spaces {
+		c.forget(directory{addr: s.Dir, target: s.Target})
+	}
+	var steps [gf100.PBDMAs]uint64
+	for i := range steps {
+		if p := &c.fifo.busy[i]; p.ch != nil && p.ch.Owner == owner {
+			steps[i] = p.steps.Load()
+		}
+	}
+	return func() bool {
+		for i, n := range steps {
+			if n%2 != 0 && c.fifo.busy[i].steps.Load() == n {
+				return false
+			}
+		}
+		return true
+	}
+}
+
+// show notes the state as of the end of a step. Card.mu is held.
+func (ch *channel) show() {
+	ch.seen = card.State{GPGet: ch.GPGet, Ref: ch.Host.Ref, Token: ch.Token}
+}
+
+// tellEnded tells the events of opened channels that the card has ended them. Card.mu is not held,
+// and no step of them is under way.
+func (c *Card) tellEnded() {
+	c.mu.Lock()
+	ended := c.fifo.ended
+	c.fifo.ended = nil
 	c.mu.Unlock()
-	for owner := range c.owners {
-		c.awaitSteps(uint8(owner))
+	for _, d := range ended {
+		d.Events.Fault(card.Fault{Kind: card.Broken, Engine: card.NoEngine, Text: "the card was reset"})
 	}
 }
 

@@ -187,6 +187,7 @@ func (c *Card) deliver(ch *channel, s *step) {
 		c.fifo.broken[ch.ID] += s.broken // at most once: it has stopped
 	}
 	if ch.direct != nil {
+		ch.show()
 		if s.verdict == faulted && s.reason == nil {
 			c.stats.MMUFaults.Add(1)
 		}

@@ -23,7 +23,7 @@ type Stats struct {
 	PBDMAErrors      atomic.Uint64 // interrupts of the PBDMAs, software methods included
 	EngineErrors     atomic.Uint64 // methods an engine refused
 	TLBMisses        atomic.Uint64
-	Invalidates      atomic.Uint64 // writes of NV_PFB_PRI_MMU_INVALIDATE and MEM_OP invalidates
+	Invalidates      atomic.Uint64 // writes of NV_PFB_PRI_MMU_INVALIDATE, MEM_OP invalidates, and spaces that InvalidateSpaces names
 	TLBFlushes       atomic.Uint64 // address spaces that dropped their translations for one
 	Runlists         atomic.Uint64 // runlist commits
 	UnboundDoorbells atomic.Uint64 // doorbells of channels that are not bound

@@ -32,16 +32,7 @@ func (d directory) names(s shadowpt.Space) bool {
 // invalidate makes the address spaces of a directory drop their translations before their
 // next step. Those of channels in a step are awaited. Card.mu is held.
 func (c *Card) invalidate(d directory) {
-	c.stats.Invalidates.Add(1)
-	if c.cfg.FlushAll {
-		d = everyDirectory
-	}
-	v := &c.invalidates
-	v.mu.Lock()
-	gen := c.tlbGen.Load() + 1
-	v.recent[gen%recentInvalidates] = d
-	c.tlbGen.Store(gen)
-	v.mu.Unlock()
+	d = c.forget(d)
 	for i := range c.fifo.busy {
 		p := &c.fifo.busy[i]
 		if c.polled {
@@ -52,6 +43,21 @@ func (c *Card) invalidate(d directory) {
 		}
 	}
 	c.polled = false
+}
+
+// forget is invalidate without the wait. It returns what address spaces must drop. Card.mu is held.
+func (c *Card) forget(d directory) directory {
+	c.stats.Invalidates.Add(1)
+	if c.cfg.FlushAll {
+		d = everyDirectory
+	}
+	v := &c.invalidates
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	gen := c.tlbGen.Load() + 1
+	v.recent[gen%recentInvalidates] = d
+	c.tlbGen.Store(gen)
+	return d
 }
 
 // invalidating reports whether a step is under way that may use translations which the driver's
