@@ -60,7 +60,8 @@ const (
 	tick           = 100 * time.Microsecond
 )
 
-// rig is a software card with its driver. Watch may hold a step up.
+// rig is a software card with its driver, of which only memory beyond 32 bits is left. Watch may hold a
+// step up.
 type rig struct {
 	card  *soft.Card
 	gpu   *driver.Driver
@@ -70,7 +71,7 @@ type rig struct {
 func newRig(t require.TestingT, cfg soft.Config, timeout time.Duration) *rig {
 	r := new(rig)
 	var err error
-	cfg.VRAM = 64 << 20
+	cfg.VRAM = 16 << 30
 	cfg.Watch = func(id uint32, _ shadowpt.Target, _ uint64, _ int, _ bool) {
 		if f := r.watch.Load(); f != nil {
 			(*f)(id)
@@ -79,6 +80,8 @@ func newRig(t require.TestingT, cfg soft.Config, timeout time.Duration) *rig {
 	r.card, err = soft.New(cfg)
 	require.NoError(t, err)
 	r.gpu, err = driver.New(r.card, driver.Options{Timeout: timeout})
+	require.NoError(t, err)
+	_, err = r.gpu.AllocVRAM(12<<30, page)
 	require.NoError(t, err)
 	return r
 }

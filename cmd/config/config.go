@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
+	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
 
 // Config is all options of umbra serve.
@@ -45,7 +46,7 @@ type Config struct {
 // Card describes the card.
 type Card struct {
 	Kind    string        `yaml:"kind" placeholder:"KIND" default:"soft" validate:"oneof=soft" help:"Kind of card."`
-	VRAM    Size          `yaml:"vram" placeholder:"SIZE" default:"512MiB" validate:"min=64MiB,max=6GiB,multiple=64MiB" help:"Memory of the card. Memory that no guest touches costs nothing."`
+	VRAM    Size          `yaml:"vram" placeholder:"SIZE" default:"512MiB" validate:"min=64MiB,max=64GiB,multiple=64MiB" help:"Memory of the card. Memory that no guest touches costs nothing."`
 	Engines bool          `yaml:"engines" negatable:"" default:"true" help:"Let the engines work. Without it they accept every method and do nothing, so tests that move data must fail."`
 	Slice   time.Duration `yaml:"slice" placeholder:"TIME" default:"2ms" validate:"min=500us,max=100ms" help:"How long a channel may work before others get its engines. A request that takes longer is interrupted, and goes on later."`
 	Face
@@ -144,6 +145,9 @@ func (c *Config) Check() error {
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err
+	}
+	if len(c.GPUs) == 0 && c.Socket != "" && c.Card.VRAM > gf100.MaxVRAM {
+		return &Error{c.Where("card.vram"), c.Card.VRAM.String(), fmt.Sprintf("a GF100 has at most %v, and %s gives the whole card to one guest; give it less, or share it among GPUs", Size(gf100.MaxVRAM), c.Where("socket"))}
 	}
 	if len(c.GPUs) == 0 {
 		return c.fitNames(nil)

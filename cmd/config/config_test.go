@@ -109,8 +109,8 @@ func TestFileErrors(t *testing.T) {
 	const card = "kind, vram, engines, slice, rom, msi, temperature, tpcs, bar1, bar3, bar-map, pci-device, pci-subsystem"
 	const size = "is not a size; write a whole number and a unit: 512MiB, 1GiB (KiB, MiB, GiB, TiB; B for bytes); must be"
 	for _, c := range []struct{ file, want string }{
-		{"card:\n  vram: 5x\n", `f.yaml:2:9: card.vram: "5x" ` + size + ` 64MiB to 6GiB, a multiple of 64MiB`},
-		{"card: {vram: 16777216TiB}\n", `f.yaml:1:14: card.vram: "16777216TiB" is larger than 16777215TiB, the largest size there is; must be 64MiB to 6GiB, a multiple of 64MiB`},
+		{"card:\n  vram: 5x\n", `f.yaml:2:9: card.vram: "5x" ` + size + ` 64MiB to 64GiB, a multiple of 64MiB`},
+		{"card: {vram: 16777216TiB}\n", `f.yaml:1:14: card.vram: "16777216TiB" is larger than 16777215TiB, the largest size there is; must be 64MiB to 64GiB, a multiple of 64MiB`},
 		{"limits:\n  table-rate: 2048GiB\n", `f.yaml:2:15: limits.table-rate: 2048GiB: must be 1MiB to 1TiB`},
 		{"limits: {table-rate: -5MiB}\n", `f.yaml:1:22: limits.table-rate: "-5MiB" is below zero; must be 1MiB to 1TiB`},
 		{"card: {bar-map: [bar1, bar1]}\n", `f.yaml:1:17: card.bar-map: bar1 is there twice; say it once`},

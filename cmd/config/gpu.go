@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/umbra-gpu/umbra/cmd/api"
+	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
@@ -28,7 +29,7 @@ type GPU struct {
 
 // Share is what a virtual GPU gets of the card.
 type Share struct {
-	VRAM       Size `yaml:"vram" placeholder:"SIZE" validate:"min=64MiB,max=6GiB,multiple=1MiB" help:"Memory of the GPU. Every GPU needs it, from itself or its profile."`
+	VRAM       Size `yaml:"vram" placeholder:"SIZE" validate:"min=64MiB,max=64GiB,multiple=1MiB" help:"Memory of the GPU. Every GPU needs it, from itself or its profile."`
 	Channels   int  `yaml:"channels" placeholder:"N" validate:"min=1,max=128" help:"Channels that the guest may have at a time. By default GPUs share what is left of the card's 128 channels, up to 32 each."`
 	Guaranteed int  `yaml:"guaranteed" placeholder:"N" validate:"min=1,max=128" help:"Channels that the guest gets whatever other GPUs use. By default all of them."`
 	Tables     Size `yaml:"tables" placeholder:"SIZE" validate:"min=1MiB,max=1GiB,multiple=1MiB" help:"Memory of the card for the shadows of the guest's page tables. By default it depends on vram."`
@@ -148,6 +149,9 @@ func (c *Config) complete(e entry) (g GPU, err error) {
 	}
 	if g.VRAM == 0 {
 		errs = append(errs, &Error{Where: g.Where("vram"), Reason: "missing; say how much of the card's memory it gets, for example 256MiB"})
+	}
+	if g.VRAM > gf100.MaxVRAM {
+		errs = append(errs, &Error{g.Where("vram"), g.VRAM.String(), fmt.Sprintf("a GF100 has at most %v; give it less", Size(gf100.MaxVRAM))})
 	}
 	if g.Channels > 0 && g.Guaranteed > g.Channels {
 		errs = append(errs, &Error{g.Where("guaranteed"), fmt.Sprint(g.Guaranteed), fmt.Sprintf("more than its %d channels (%s)", g.Channels, g.Where("channels"))})

@@ -40,7 +40,7 @@ func faceOf(f *config.Face, vram config.Size, where func(key string) string) (ou
 // cardOf is the card that the options describe.
 func cardOf(c *config.Config) (soft.Config, error) {
 	o := &c.Card
-	face, err := faceOf(&o.Face, o.VRAM, func(key string) string { return c.Where("card." + key) })
+	face, err := faceOf(&o.Face, min(o.VRAM, gf100.MaxVRAM), func(key string) string { return c.Where("card." + key) })
 	return soft.Config{
 		VRAM: uint64(o.VRAM), ROM: face.ROM, PCI: face.PCI, TPCs: face.TPCs, Temperature: face.Temperature, DisableEngines: !o.Engines, Slice: o.Slice,
 	}, err

@@ -12,6 +12,9 @@ import (
 // SpaceSize is the size of BAR0 in bytes.
 const SpaceSize = 16 << 20
 
+// MaxVRAM is the most memory of a board, in bytes: the Quadro 6000's.
+const MaxVRAM = 6 << 30
+
 // FaceConfig chooses the board. The zero value of a field is its default.
 type FaceConfig struct {
 	// VRAM is the size of the card's memory in bytes, a multiple of 1 MiB from
@@ -38,7 +41,7 @@ func (c *FaceConfig) complete() error {
 	if c.VRAM == 0 {
 		c.VRAM = 512 << 20
 	}
-	if c.VRAM%(1<<20) != 0 || c.VRAM < 64<<20 || c.VRAM > 6<<30 {
+	if c.VRAM%(1<<20) != 0 || c.VRAM < 64<<20 || c.VRAM > MaxVRAM {
 		return fmt.Errorf("gf100: VRAM of %d bytes: need a multiple of 1 MiB, from 64 MiB to 6 GiB", c.VRAM)
 	}
 	if c.TPCs == nil {

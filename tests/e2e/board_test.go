@@ -8,6 +8,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/cmd/lab"
 	"github.com/umbra-gpu/umbra/cmd/lab/proto"
+	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/mmio/pci"
 	"github.com/umbra-gpu/umbra/tests/scale"
 	"github.com/umbra-gpu/umbra/tests/testserver"
@@ -20,13 +21,13 @@ func TestOtherBoard(t *testing.T) {
 	t.Parallel()
 	k := kernelOf("6.12")
 	b := start(t, testserver.Config{
-		Card:    soft.Config{VRAM: soft.MaxVRAM, PCI: pci.Options{NoMSI: true}},
+		Card:    soft.Config{VRAM: gf100.MaxVRAM, PCI: pci.Options{NoMSI: true}},
 		Machine: lab.Config{Kernel: k.Version},
 	})
 	b.probe(k)
 	const capMSI = 0x05
 	require.NotContains(t, b.function().Capabilities, capMSI)
-	b.identity("intx", soft.MaxVRAM)
+	b.identity("intx", gf100.MaxVRAM)
 	b.requireInterrupts()
 	b.fences(100)
 	b.copies(proto.CmdM2MF)

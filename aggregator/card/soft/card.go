@@ -21,10 +21,11 @@ import (
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
-// VRAM limits in bytes. The upper one is the Quadro 6000's.
+// VRAM limits in bytes. The upper one is for guests of several chips together: a GF100's driver that has
+// the whole card sees at most gf100.MaxVRAM.
 const (
 	MinVRAM = 64 << 20
-	MaxVRAM = 6 << 30
+	MaxVRAM = 64 << 30
 )
 
 // Config describes a card. The zero value of every field but VRAM is useful.
@@ -175,7 +176,7 @@ func New(cfg Config) (*Card, error) {
 
 func (c *Card) buildSpace() error {
 	face, err := gf100.NewFace(gf100.FaceConfig{
-		VRAM: c.cfg.VRAM, TPCs: c.cfg.TPCs, ROM: c.cfg.ROM, Config: c.pci,
+		VRAM: min(c.cfg.VRAM, gf100.MaxVRAM), TPCs: c.cfg.TPCs, ROM: c.cfg.ROM, Config: c.pci,
 		Clock: c.clock, Temperature: c.cfg.Temperature,
 	})
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 )
 
 func TestConfigIsChecked(t *testing.T) {
-	for _, vram := range []uint64{0, 63 << 20, 65 << 20, 6<<30 + 64<<20, ^uint64(0)} {
+	for _, vram := range []uint64{0, 63 << 20, 65 << 20, soft.MaxVRAM + 64<<20, ^uint64(0)} {
 		_, err := soft.New(soft.Config{VRAM: vram})
 		require.ErrorContains(t, err, "VRAM")
 	}

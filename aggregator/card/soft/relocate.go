@@ -85,8 +85,14 @@ func (v *vram) runs(addr, size uint64, f func(addr, n uint64, at backing) bool) 
 	for end := addr + size; addr < end; {
 		at := v.away[addr/pageSize]
 		n := uint64(pageSize)
-		for addr+n < end && v.follows(at, n, v.away[(addr+n)/pageSize]) {
-			n += pageSize
+		for addr+n < end {
+			if next := addr + n; at.file == nil && next%groupSize == 0 && next+groupSize <= end && v.awayIn[next/groupSize] == 0 {
+				n += groupSize
+			} else if v.follows(at, n, v.away[next/pageSize]) {
+				n += pageSize
+			} else {
+				break
+			}
 		}
 		if !f(addr, n, at) {
 			return
@@ -167,9 +173,14 @@ func (v *vram) note(addr, n uint64, at backing) {
 		v.pieces -= v.edge(p)
 	}
 	for p := first; p < end; p++ {
+		group := &v.awayIn[p*pageSize/groupSize]
+		if _, was := v.away[p]; was {
+			*group--
+		}
 		if at.file == nil {
 			delete(v.away, p)
 		} else {
+			*group++
 			v.away[p] = backing{at.file, at.off + (p-first)*pageSize}
 		}
 	}

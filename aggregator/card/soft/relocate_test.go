@@ -89,7 +89,7 @@ func TestSameVRAM(t *testing.T) {
 	want, away, looked := make([]byte, pages*page), [pages]bool{}, [pages]bool{}
 	look := func() (n int) {
 		got, end := make([]byte, len(want)), uint64(at)
-		c.LookVRAM(at, pages*page, func(addr uint64, p []byte) {
+		c.LookVRAM(at-3<<20, 8<<20, func(addr uint64, p []byte) {
 			require.GreaterOrEqual(t, addr, end)
 			end = addr + uint64(len(p))
 			n += copy(got[addr-at:], p)

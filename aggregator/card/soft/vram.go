@@ -21,8 +21,9 @@ type vram struct {
 
 	mu     sync.Mutex // guards what follows, and one mapping at a time
 	away   map[uint64]backing
-	pieces int // mappings that mem consists of
-	limit  int // of them
+	awayIn []uint16 // how many pages of each group are in away
+	pieces int      // mappings that mem consists of
+	limit  int      // of them
 	buf    []byte
 
 	// pages whose emptiness was asked for; accessed without a lock
@@ -44,7 +45,7 @@ func newVRAM(size uint64) (*vram, error) {
 		f.Close()
 		return nil, fmt.Errorf("map %d MiB of VRAM: %w", size>>20, err)
 	}
-	return &vram{file: f, mem: mem, away: make(map[uint64]backing), pieces: 1, limit: mappings(), looked: make([]atomic.Uint64, (size/pageSize+63)/64)}, nil
+	return &vram{file: f, mem: mem, away: make(map[uint64]backing), awayIn: make([]uint16, size/groupSize), pieces: 1, limit: mappings(), looked: make([]atomic.Uint64, (size/pageSize+63)/64)}, nil
 }
 
 // slice returns the n bytes at addr, or nil if they are not all inside.
@@ -152,4 +153,7 @@ func (v *vram) close() error {
 	return err
 }
 
-const pageSize = shadowpt.SmallPage
+const (
+	pageSize  = shadowpt.SmallPage
+	groupSize = 512 * pageSize
+)
