@@ -42,8 +42,6 @@ func (s describedShare) NewChannel(c card.ChannelConfig, ev card.ChannelEvents) 
 	}
 	ch.userd = ch.page
 	d.WriteVRAM(ch.userd, newUSERD(&c))
-	ch.mu.Lock() // a reset of the card ends the channel at once
-	defer ch.mu.Unlock()
 	var err error
 	ch.open, err = s.card.OpenChannel(card.Description{
 		Class: s.cfg.Class, Number: ch.id, Space: c.Space.(*space).bound(c.Limit), Ring: c.Ring, State: c.State, USERD: ch.userd, In: shadowpt.VRAM,
@@ -180,7 +178,6 @@ func (d *Driver) deliver() {
 			ch.ev.Completed(engines)
 		}
 		if fault != nil {
-			ch.Disable()
 			ch.ev.Fault(*fault)
 		}
 	}
