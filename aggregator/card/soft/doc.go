@@ -25,7 +25,8 @@
 // objects are: a row in kind.go. A GF100's channel (906f) is bound by registers. A GH100's (c86f) is
 // described by [Card.OpenChannel]: it has no instance block and no registers, and whoever opened it
 // gets its events and faults. A fault, a word, entry or method that the card cannot use ends it, and
-// neither traps an engine nor holds a PBDMA. Both kinds share PBDMAs, engines and memory.
+// neither traps an engine nor holds a PBDMA. A reset of the card ends it, too, and tells. Both kinds share
+// numbers, PBDMAs, engines, memory and saved states.
 //
 // # Where memory lives
 //
@@ -40,8 +41,8 @@
 // interrupt is acknowledged. A method that an engine refuses traps the engine, which stalls
 // every channel that uses it until the driver resumes it.
 //
-// The state of unbound channels is saved, within a limit, under a token in RAMFC; see
-// [Contexts]. A reset of the card keeps it, with the class state of the golden context, so that
+// The state of unbound channels is saved, within a limit, under a token in RAMFC or in a
+// [card.State]; see [Contexts]. A reset of the card keeps it, with the class state of the golden context, so that
 // a guest that was suspended to memory finds its channels. Another host finds none of it.
 //
 // # Goroutines
