@@ -100,6 +100,6 @@ func TestScrubBeforeTheNextOwner(t *testing.T) {
 	next, _ := addGuest(t, a, "b")
 	require.Equal(t, e, next.Extents()[0])
 	f.Bytes[e.Card+5] = 1
-	require.NoError(t, next.Reset())
+	require.NoError(t, next.Reset(false))
 	require.Zero(t, f.Bytes[e.Card+5])
 }

@@ -128,10 +128,10 @@ func (g *Guest) scrub() error {
 	return nil
 }
 
-// Reset ends all channels and scrubs the memory, as a function-level reset does. It waits,
-// with a bound, until the channels have left the card, and drops undelivered events. The
-// guest's driver may bind the channels again, see Forget. The caller closes the windows.
-func (g *Guest) Reset() error {
+// Reset ends all channels, as a function-level reset does, and scrubs the memory unless keep says that
+// the guest sleeps. It waits, with a bound, until the channels have left the card, and drops undelivered
+// events. The guest's driver may bind the channels again, see Forget. The caller closes the windows.
+func (g *Guest) Reset(keep bool) error {
 	g.locked(func() {
 		for id := range uint32(channels.Max) {
 			g.bind(id, false)
@@ -142,6 +142,9 @@ func (g *Guest) Reset() error {
 	})
 	g.reports.Drop()
 	g.ResetWindows()
+	if keep {
+		return nil
+	}
 	return g.scrub()
 }
 
@@ -199,6 +202,9 @@ func (g *Guest) Name() string { return g.name }
 
 // Owner returns the guest's number in the card's accounts. It is reused after Remove.
 func (g *Guest) Owner() int { return g.index }
+
+// MaxChannels returns how many channels the guest may have.
+func (g *Guest) MaxChannels() int { return g.limits.Channels }
 
 // VRAM returns the size of the guest's memory in bytes.
 func (g *Guest) VRAM() uint64 { return g.mem.Size() }

@@ -89,8 +89,8 @@ func (g *Guest) Pending() channels.Pending {
 	defer g.mu.Unlock()
 	t, now := &g.state.Pending, &g.work.current
 	return channels.Pending{
-		Asked: t.Asked || now.Asked, Preempt: !t.Preempt.Empty() || !now.Preempt.Empty(),
-		Invalidate: t.Invalidating || now.Invalidating,
+		Bind: !t.Bind.Empty() || !now.Bind.Empty(), Asked: t.Asked || now.Asked,
+		Preempt: !t.Preempt.Empty() || !now.Preempt.Empty(), Invalidate: t.Invalidating || now.Invalidating,
 	}
 }
 

@@ -164,10 +164,11 @@ func (g *Guest) rebind(id uint32) (opened bool) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.channels.EndRebind(id, ch, g.state.Pending.Bind.Has(id))
+	again := g.state.Pending.Bind.Has(id)
+	g.channels.EndRebind(id, ch, again)
 	if ch == nil {
-		if want {
-			g.reports.Refused() // at the end of the round
+		if want && !again {
+			g.reports.Refused(id) // at the end of the round
 		}
 		return false
 	}

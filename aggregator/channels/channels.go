@@ -72,6 +72,7 @@ type State struct {
 
 // Pending is which requests of a guest have not taken effect.
 type Pending struct {
+	Bind       bool // or the end of one
 	Asked      bool // what the face asked for
 	Preempt    bool
 	Invalidate bool

@@ -26,6 +26,8 @@ type Description struct {
 	State    card.State // the Token is what Save was given, or made up by the guest
 	Progress card.Progress
 	Put      uint32
+	// Privileged channels reach pages that are only for drivers.
+	Privileged bool
 
 	Place      uint64 // names the guest's structures of the channel for the face
 	Structures Structures
@@ -52,7 +54,7 @@ func (c *Channels) Open(id uint32) *Channel {
 	ch := &Channel{ID: id, Place: d.Place, of: c, key: shadow.Key{Dir: d.Space.Dir, Target: d.Space.Target}, given: d.Given, structures: d.Structures}
 	cfg := card.ChannelConfig{
 		Space: d.Given, Limit: d.Space.Limit, Engine: d.Engine, Ring: d.Ring, State: d.State,
-		Progress: d.Progress, Put: c.cfg.Gate.First(d.Put, d.State.GPGet),
+		Progress: d.Progress, Put: c.cfg.Gate.First(d.Put, d.State.GPGet), Privileged: d.Privileged,
 	}
 	ok = c.withinQuota()
 	if ok && d.Given == nil {

@@ -21,9 +21,9 @@ type Receiver interface {
 	// Failed reports a fault at which the guest's channel id stopped. It is held until the guest's
 	// Resume, unless it has ended.
 	Failed(id uint32, e Error)
-	// Refused reports channels that the guest may not have: their structures are outside the guest's
+	// Refused reports that the guest may not have channel id: its structures are outside the guest's
 	// memory, or it is over the quota.
-	Refused()
+	Refused(id uint32)
 	// Done reports that control operations ended: registers that read "pending" may have changed.
 	// notes are what the face has noted in its rounds.
 	Done(notes Notes)
@@ -44,7 +44,7 @@ type Undelivered struct {
 	Engines card.EngineSet
 	Done    bool
 	Notes   Notes
-	Refused bool // a channel could not be opened
+	Refused []uint32 // channels that could not be opened
 	Errors  []ChannelError
 }
 
@@ -57,8 +57,9 @@ type ChannelError struct {
 // urgent reports whether there is something to deliver now.
 func (s *Undelivered) urgent() bool { return s.Engines != 0 || s.Done || len(s.Errors) > 0 }
 
-// forget drops the error of a channel.
+// forget drops what is to be said of a channel.
 func (s *Undelivered) forget(id uint32) {
+	s.Refused = slices.DeleteFunc(s.Refused, func(r uint32) bool { return r == id })
 	s.Errors = slices.DeleteFunc(s.Errors, func(e ChannelError) bool { return e.ID == id })
 }
 
@@ -69,8 +70,8 @@ func (s *Undelivered) deliver(to Receiver) {
 	for _, e := range s.Errors {
 		to.Failed(e.ID, e.Error)
 	}
-	if s.Refused {
-		to.Refused()
+	for _, id := range s.Refused {
+		to.Refused(id)
 	}
 	if s.Done {
 		to.Done(s.Notes)
@@ -178,11 +179,16 @@ func (r *Reporter) Failed(id uint32, e Error) {
 	})
 }
 
-// Forget drops the error of a channel that is bound again.
+// Forget drops what is to be said of a channel that is bound again.
 func (r *Reporter) Forget(id uint32) { r.note(func(s *Undelivered) { s.forget(id) }) }
 
 // Refused notes a channel that could not be opened. It is reported with what comes next.
-func (r *Reporter) Refused() { r.note(func(s *Undelivered) { s.Refused = true }) }
+func (r *Reporter) Refused(id uint32) {
+	r.note(func(s *Undelivered) {
+		s.forget(id)
+		s.Refused = append(s.Refused, id)
+	})
+}
 
 // Done reports that control operations ended, and what the face noted of them.
 func (r *Reporter) Done(notes Notes) {

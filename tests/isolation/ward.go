@@ -68,7 +68,7 @@ func (noFace) Class() uint16                                     { return gf100.
 func (noFace) Round(aggregator.Ask) report.Notes                 { return 0 }
 func (noFace) Completed(card.EngineSet)                          {}
 func (noFace) Failed(uint32, report.Error)                       {}
-func (noFace) Refused()                                          {}
+func (noFace) Refused(uint32)                                    {}
 func (noFace) Done(report.Notes)                                 {}
 
 // NewWard makes a ward with GPUs of these options on a card of the configuration.

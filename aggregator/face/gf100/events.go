@@ -41,7 +41,7 @@ func (f *Face) Failed(channel uint32, e report.Error) {
 }
 
 // Refused implements report.Receiver.
-func (f *Face) Refused() { f.to.BindError() }
+func (f *Face) Refused(uint32) { f.to.BindError() }
 
 // Done implements report.Receiver.
 func (f *Face) Done(notes report.Notes) {

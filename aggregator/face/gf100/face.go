@@ -37,7 +37,7 @@ import (
 type Guest interface {
 	Time() uint64
 	Quarantine(reason string)
-	Reset() error
+	Reset(keep bool) error
 	Memory() *memory.Memory
 	ChannelStats() *channels.Stats
 
@@ -118,7 +118,7 @@ func (f *Face) Busy(id uint8) bool { return f.guest.Busy(uint32(id)) }
 
 // Reset implements devmodel.Card.
 func (f *Face) Reset() error {
-	err := f.guest.Reset()
+	err := f.guest.Reset(false)
 	f.locked(func(s *FaceState) { s.Enabled, s.Listed = channels.Set{}, channels.Set{} })
 	return err
 }
