@@ -11,6 +11,13 @@ const Boot0 = 0x180000a1
 // ChannelClass is the class of the chip's channels (NVIDIA clc86f.h).
 const ChannelClass = 0xc86f
 
+// USERD: a channel's structure in VRAM. GP_PUT lies there too, but is no doorbell.
+const (
+	USERDSize  = 0x200
+	USERDGPGet = 0x88
+	USERDGPPut = 0x8c
+)
+
 // Where the window on memory lies in BAR0.
 const (
 	PRAMINBase = 0x700000
