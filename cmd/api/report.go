@@ -178,6 +178,7 @@ type RegisterTable struct {
 
 // Register is one row of the register table.
 type Register struct {
+	Chip      string        `json:"chip"`
 	Block     string        `json:"block"`
 	Register  string        `json:"register"`
 	Offset    uint32        `json:"offset"`         // Address in BAR0 of the first instance.

@@ -57,6 +57,7 @@ type Card struct {
 type GPU struct {
 	Name         string            `json:"name"`
 	Socket       string            `json:"socket"`
+	Chip         string            `json:"chip"`                     // that the guest sees
 	VRAM         uint64            `json:"vram"`                     // Bytes of memory that the guest sees.
 	Tables       uint64            `json:"tables"`                   // Bytes of the card's memory that are reserved for its page tables.
 	Channels     int               `json:"channels"`                 // The most channels that the guest may have; 0 in pass-through, where it has all.
@@ -70,6 +71,7 @@ type GPU struct {
 	Counts       map[string]uint64 `json:"counts"`                   // what the guest asked for, and what happened
 	RulesBroken  map[string]uint64 `json:"rules_broken"`             // requests of the guest that were refused, by rule
 	Inexact      []InexactWindow   `json:"inexact,omitempty"`
+	Asked        []Asked           `json:"asked,omitempty"`     // what the guest's driver asked of the GPU's GSP and did not get
 	ShadowTime   time.Duration     `json:"shadow_ns,omitempty"` // Time spent on shadowing its page tables.
 	Share        *Share            `json:"share,omitempty"`     // absent without a scheduler
 	CardTime     *LedgerNode       `json:"card_time,omitempty"` // absent without a scheduler
@@ -120,6 +122,13 @@ type InexactWindow struct {
 	Unit        string `json:"unit"`   // of count: pages or times
 	Reason      string `json:"reason"`
 	Consequence string `json:"consequence"` // for the guest, and what to do
+}
+
+// Asked is something that a driver asked of GSP, and that the emulation does not have.
+type Asked struct {
+	Kind   string `json:"kind"`   // control, function or class
+	Number uint32 `json:"number"` // Its number, as NVIDIA's headers have it.
+	Count  uint64 `json:"count"`  // How often it was asked.
 }
 
 // Share is a GPU's part of the card's time.

@@ -8,6 +8,8 @@
 //	default     the value if nobody gives one
 //	validate    the bounds: oneof; min, max; multiple, pow2 for sizes
 //	live        umbra gpu set or umbra sched set can change it
+//	chip        the only chip that has the option
+//	gh100       the default of a virtual GPU of this chip, and so for each chip
 //
 // A Config starts as [Default]. [Config.Parse] puts a file over it, [Config.Override] the flags,
 // [Config.AddGPU] adds a virtual GPU, and [Config.Check] completes the GPUs and holds all
@@ -54,15 +56,17 @@ type Card struct {
 
 // Face is what a guest sees of its GPU, be it a card or a virtual GPU.
 type Face struct {
-	ROM         string       `yaml:"rom" placeholder:"FILE" help:"VBIOS image to use instead of the built one."`
+	Chip        string       `yaml:"chip" placeholder:"NAME" default:"gf100" validate:"oneof=gf100 gh100" help:"What guests see: gf100, a Quadro 6000, or gh100, an H100 or H200 for the drivers of today. The software card itself is a gf100; another chip is that of virtual GPUs."`
+	Model       string       `yaml:"model" placeholder:"NAME" default:"h100" chip:"gh100" validate:"oneof=h100 h200" help:"Model of a gh100, which guests see as its PCI device."`
+	ROM         string       `yaml:"rom" chip:"gf100" placeholder:"FILE" help:"VBIOS image of a gf100 to use instead of the built one."`
 	MSI         bool         `yaml:"msi" negatable:"" default:"true" help:"Offer MSI. Without it interrupts are INTx."`
-	Temperature int          `yaml:"temperature" placeholder:"C" default:"45" validate:"min=0,max=127" help:"Reading of the temperature sensor, in degrees Celsius."`
-	TPCs        Counts       `yaml:"tpcs" name:"tpcs" placeholder:"N,..." default:"4,4,3,3" help:"Number of TPCs in each GPC."`
-	BAR1        Size         `yaml:"bar1" name:"bar1" placeholder:"SIZE" default:"128MiB" validate:"min=16MiB,max=8GiB,pow2" help:"Size of BAR1, the window into VRAM."`
-	BAR3        Size         `yaml:"bar3" name:"bar3" placeholder:"SIZE" default:"64MiB" validate:"min=16MiB,max=1GiB,pow2" help:"Size of BAR3, the window into instance memory."`
+	Temperature int          `yaml:"temperature" chip:"gf100" placeholder:"C" default:"45" validate:"min=0,max=127" help:"Reading of the temperature sensor of a gf100, in degrees Celsius."`
+	TPCs        Counts       `yaml:"tpcs" name:"tpcs" placeholder:"N,..." default:"4,4,3,3" gh100:"7,7,7,7,7,7,7,8" help:"Number of TPCs in each GPC; a gh100 has 7,7,7,7,7,7,7,8 by default."`
+	BAR1        Size         `yaml:"bar1" name:"bar1" placeholder:"SIZE" default:"128MiB" gh100:"256MiB" validate:"min=16MiB,max=8GiB,pow2" help:"Size of BAR1, the window into VRAM; a gh100 has 256MiB by default."`
+	BAR3        Size         `yaml:"bar3" chip:"gf100" name:"bar3" placeholder:"SIZE" default:"64MiB" validate:"min=16MiB,max=1GiB,pow2" help:"Size of BAR3 of a gf100, the window into instance memory."`
 	BARMap      aperture.Map `yaml:"bar-map" name:"bar-map" placeholder:"PARTS" default:"all" help:"Windows that QEMU maps, so that the guest reaches them without a trap: none, all, or any of bar1, bar3, pramin, rom. Only the native transport maps windows."`
-	Device      ID           `yaml:"pci-device" name:"pci-device" placeholder:"ID" default:"06d8" help:"PCI device id, of vendor 10de."`
-	Subsystem   Subsystem    `yaml:"pci-subsystem" name:"pci-subsystem" placeholder:"ID:ID" default:"10de:076f" help:"PCI subsystem vendor and id."`
+	Device      ID           `yaml:"pci-device" chip:"gf100" name:"pci-device" placeholder:"ID" default:"06d8" help:"PCI device id of a gf100, of vendor 10de."`
+	Subsystem   Subsystem    `yaml:"pci-subsystem" chip:"gf100" name:"pci-subsystem" placeholder:"ID:ID" default:"10de:076f" help:"PCI subsystem vendor and id of a gf100."`
 }
 
 // Server describes the vfio-user server.
@@ -137,7 +141,7 @@ func (c *Config) Check() error {
 	if _, err := s.Config(); err != nil {
 		errs = append(errs, &Error{Where: c.Where("scheduler.policy"), Reason: err.Error()})
 	}
-	errs = append(errs, c.checkProfiles())
+	errs = append(errs, c.checkProfiles(), c.checkCard())
 	c.GPUs = nil
 	for _, e := range c.gpus {
 		g, err := c.complete(e)

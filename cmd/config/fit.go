@@ -31,10 +31,10 @@ func (c *Config) Fit(gpus []GPU) error {
 	left := c.Card.VRAM - reserved
 	for i := range gpus {
 		g := &gpus[i]
-		if g.VRAM+g.Tables > left {
+		if g.Memory()+g.Tables > left {
 			return c.tooLarge(g, left)
 		}
-		left -= g.VRAM + g.Tables
+		left -= g.Memory() + g.Tables
 	}
 	return fitChannels(gpus)
 }
@@ -90,7 +90,7 @@ func (c *Config) fitNames(gpus []GPU) error {
 
 // tooLarge says that a GPU does not fit into what is left of the card's memory, and what would.
 func (c *Config) tooLarge(g *GPU, left Size) error {
-	room := largest(left, func(vram Size) Size {
+	room := largest(left, g.Chip, func(vram Size) Size {
 		if g.Given("tables") {
 			return g.Tables
 		}
@@ -99,18 +99,19 @@ func (c *Config) tooLarge(g *GPU, left Size) error {
 	fits := "no GPU fits; give the card more"
 	if room >= leastGPU {
 		fits = fmt.Sprintf("vram=%v fits, or give the card more", room)
-	} else if g.Given("tables") && largest(left, tablesFor) >= leastGPU {
-		fits = fmt.Sprintf("without tables vram=%v fits, or give the card more", largest(left, tablesFor))
+	} else if g.Given("tables") && largest(left, g.Chip, tablesFor) >= leastGPU {
+		fits = fmt.Sprintf("without tables vram=%v fits, or give the card more", largest(left, g.Chip, tablesFor))
 	}
 	return &Error{g.Where("vram"), g.VRAM.String(), fmt.Sprintf("does not fit: with %v for page tables it takes %v, and the card's %v have %v left; %s (card.vram, --vram)",
-		g.Tables, g.VRAM+g.Tables, c.Card.VRAM, left, fits)}
+		g.Tables, g.Memory()+g.Tables, c.Card.VRAM, left, fits)}
 }
 
-// largest is the most memory that fits into left together with its page tables.
-func largest(left Size, tables func(vram Size) Size) Size {
-	vram := left &^ (mib - 1)
-	for vram > 0 && vram+tables(vram) > left {
-		vram -= mib
+// largest is the most memory of a chip that fits into left together with its page tables.
+func largest(left Size, chip string, tables func(vram Size) Size) Size {
+	m := memories[chip]
+	vram := left &^ (m.unit - 1)
+	for vram > 0 && vram+m.reserved+tables(vram) > left {
+		vram -= m.unit
 	}
 	return vram
 }
@@ -120,7 +121,7 @@ func largest(left Size, tables func(vram Size) Size) Size {
 func (c *Config) Room(used Size) (left, most Size) {
 	left = c.Card.VRAM - reserved
 	left -= min(left, used)
-	if most = largest(left, tablesFor); most < leastGPU {
+	if most = largest(left, c.Card.Chip, tablesFor); most < leastGPU {
 		most = 0
 	}
 	return left, most

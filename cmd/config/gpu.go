@@ -138,12 +138,13 @@ func (c *Config) complete(e entry) (g GPU, err error) {
 		return g, err
 	}
 	of := options(&g)
+	useDefaults(of, cmp.Or(g.get("chip").value, g.Chip), func(key string) bool { return c.Given("card." + key) })
 	for _, s := range g.settings {
 		if err := find(of, s.key).set(s.value); err != nil {
 			return g, &Error{Where: s.where, Reason: err.Error()}
 		}
 	}
-	var errs []error
+	errs := []error{unfit(of, g.settings, g.Chip, g.Where("chip")), g.checkMemory()}
 	if g.Socket == "" {
 		errs = append(errs, &Error{Where: g.Where("socket"), Reason: "missing; say where QEMU shall attach, for example " + g.Name + ".sock"})
 	}

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -57,22 +58,22 @@ func TestEveryKeyOfAGPU(t *testing.T) {
 			more = ",channels=128"
 			text = map[string]string{"vram": "80MiB", "tables": "9MiB", "guaranteed": "3"}[o.path]
 		}
-		list := "name=a"
-		for key, value := range map[string]string{"socket": "a.sock", "vram": "64MiB", o.path: text} {
+		list, chip := "name=a", cmp.Or(o.tag.Get("chip"), "gf100")
+		for key, value := range map[string]string{"socket": "a.sock", "vram": "4GiB", "chip": chip, o.path: text} {
 			list += "," + key + "=" + value
 		}
-		c, err := read("card: {vram: 1GiB}\n", list+more)
+		c, err := read("card: {vram: 6GiB}\n", list+more)
 		require.NoError(t, err, o.path)
-		plain, err := read("card: {vram: 1GiB}\n", "name=a,socket=x.sock,vram=64MiB")
+		plain, err := read("card: {vram: 6GiB}\n", "name=a,socket=x.sock,vram=4GiB,chip="+chip)
 		require.NoError(t, err)
 		require.NotEqual(t, values(&plain.GPUs[0])[o.path], values(&c.GPUs[0])[o.path], o.path)
 		if o.path == "socket" {
 			continue
 		}
-		file := fmt.Sprintf("card: {vram: 1GiB}\nprofiles:\n- {name: p}\n- %s\n", strings.Replace(nested(o.path, fmt.Sprintf("%q", text)), "{", "{name: q, ", 1))
+		file := fmt.Sprintf("card: {vram: 6GiB}\nprofiles:\n- {name: p}\n- %s\n", strings.Replace(nested(o.path, fmt.Sprintf("%q", text)), "{", "{name: q, ", 1))
 		p := Default()
 		require.NoError(t, p.Parse("f.yaml", []byte(file)), file)
-		require.NoError(t, p.AddGPU("--gpu", "name=a,socket=a.sock,profile=q"+more))
+		require.NoError(t, p.AddGPU("--gpu", strings.TrimSuffix("name=a,socket=a.sock,profile=q"+more+map[bool]string{true: ",chip=" + chip}[o.path != "chip"], ",")))
 		err = p.Check()
 		if o.path == "vram" {
 			require.NoError(t, err)
@@ -314,5 +315,42 @@ func TestClientPart(t *testing.T) {
 		} else {
 			require.ErrorContains(t, err, c.err)
 		}
+	}
+}
+
+// TestChips: a GPU of another chip has what that chip has, with its defaults, beside GPUs of the card's chip.
+func TestChips(t *testing.T) {
+	c, err := read("card: {vram: 6GiB, msi: false, temperature: 70}\n", "name=a,socket=a.sock,vram=4GiB,chip=gh100,model=h200", "name=b,socket=b.sock,vram=64MiB")
+	require.NoError(t, err)
+	a, b := c.GPUs[0], c.GPUs[1]
+	require.Equal(t, []any{Size(256 << 20), Counts{7, 7, 7, 7, 7, 7, 7, 8}, "h200", false, Size(4<<30 + 16<<20)}, []any{a.BAR1, a.TPCs, a.Model, a.MSI, a.Memory()})
+	require.Equal(t, c.Card.Face, b.Face)
+	require.Equal(t, b.VRAM, b.Memory())
+	var keys []string
+	for _, s := range a.Settings(nil) {
+		if keys = append(keys, s.Key); s.Key == "bar1" {
+			require.Equal(t, "256MiB", s.Default)
+		}
+	}
+	require.Contains(t, keys, "model")
+	require.NotContains(t, keys, "rom")
+	all, err := read("card: {chip: gh100, bar1: 1GiB, vram: 5GiB}\n", "name=a,socket=a.sock,vram=4GiB", "name=b,socket=b.sock,vram=64MiB,chip=gf100")
+	require.NoError(t, err)
+	require.Equal(t, []any{"gh100", "gf100", Size(1 << 30), Size(1 << 30)}, []any{all.GPUs[0].Chip, all.GPUs[1].Chip, all.GPUs[0].BAR1, all.GPUs[1].BAR1})
+	for _, x := range []struct{ file, gpu, want string }{
+		{"", "name=a,socket=a.sock,vram=512MiB,chip=gh100",
+			`--gpu name=a: vram: 512MiB: a gh100 (--gpu name=a: chip) has a multiple of 4GiB: its driver saves the rest of 4GiB in the guest's RAM at each suspend and power-off; give vram=4GiB, or another chip`},
+		{"card: {vram: 6GiB}\n", "name=a,socket=a.sock,vram=4GiB,chip=gh100,rom=x.rom",
+			`--gpu name=a: rom: x.rom: only a gf100 has this option, and the chip is gh100 (--gpu name=a: chip); remove the option, or say chip gf100`},
+		{"card: {vram: 6GiB}\n", "name=a,socket=a.sock,vram=64MiB,model=h200", `--gpu name=a: model: h200: only a gh100 has this option, and the chip is gf100`},
+		{"card: {chip: gh100, rom: x.rom}\n", "", `f.yaml:1:26: card.rom: x.rom: only a gf100 has this option, and the chip is gh100 (f.yaml:1:14: card.chip); remove the option`},
+		{"card: {vram: 4GiB}\n", "name=a,socket=a.sock,vram=4GiB,chip=gh100", `4GiB: does not fit: with 64MiB for page tables it takes 4176MiB, and the card's 4GiB have 4088MiB left; no GPU fits; give the card more`},
+	} {
+		var gpus []string
+		if x.gpu != "" {
+			gpus = []string{x.gpu}
+		}
+		_, err := read(x.file, gpus...)
+		require.ErrorContains(t, err, x.want)
 	}
 }

@@ -206,8 +206,14 @@ func FlagMeant(name string) (flag string, ok bool) {
 
 // Settings lists the options in force of a [Config], [GPU] or [Schedule].
 func Settings(of any) (out []api.Setting) {
-	for _, o := range options(of) {
-		out = append(out, api.Setting{Key: o.path, Value: o.text(), Default: o.tag.Get("default"), Live: o.live()})
+	all, chip := options(of), ""
+	if o := find(all, "chip"); o != nil {
+		chip = o.text()
+	}
+	for _, o := range all {
+		if o.has(chip) {
+			out = append(out, api.Setting{Key: o.path, Value: o.text(), Default: cmp.Or(o.tag.Get(chip), o.tag.Get("default")), Live: o.live()})
+		}
 	}
 	return out
 }

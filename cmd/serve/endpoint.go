@@ -42,7 +42,7 @@ func NewEndpoint(name string, d *Device, by Make, opts vfiouser.Options) (*Endpo
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
-	e := &Endpoint{Name: name, Device: d, logged: make(map[string]uint64), listening: make(chan struct{})}
+	e := &Endpoint{Name: name, Device: d, Config: GPUConfig{Device: GF100{}}, logged: make(map[string]uint64), listening: make(chan struct{})}
 	e.work = func() []api.WorkCount { return nil }
 	opts.Log = opts.Log.With("gpu", name)
 	opts.Listening = func() { close(e.listening) }

@@ -75,6 +75,9 @@ var loggedCounts = []string{"runaways", "quarantines", "scrub_failures"}
 // Endpoint.logMu is held.
 func (e *Endpoint) logGuestLocked(log *slog.Logger) {
 	guest := e.Virtual.Guest
+	for range len(e.Virtual.said) {
+		log.Warn(<-e.Virtual.said)
+	}
 	for _, c := range guest.Stats().Counts() {
 		if !c.Rule && !slices.Contains(loggedCounts, c.Name) {
 			continue

@@ -14,15 +14,15 @@ import (
 	"github.com/umbra-gpu/umbra/vfiouser"
 )
 
-// faceOf is what a guest sees of its GPU, by options that a user wrote as where says.
-func faceOf(f *config.Face, vram config.Size, where func(key string) string) (out devmodel.Config, err error) {
+// gf100Of is what a guest sees of a GF100, by options that a user wrote as at says.
+func gf100Of(f *config.Face, vram config.Size, at where) (out devmodel.Config, err error) {
 	temperature := f.Temperature
 	out = devmodel.Config{TPCs: f.TPCs, Temperature: func() int { return temperature }, PCI: pci.Options{
 		BAR1: uint64(f.BAR1), BAR3: uint64(f.BAR3), NoMSI: !f.MSI,
 		Device: uint16(f.Device), SubsystemVendor: uint16(f.Subsystem.Vendor), Subsystem: uint16(f.Subsystem.ID),
 	}}
 	if _, err := gf100.NewFace(gf100.FaceConfig{VRAM: uint64(vram), TPCs: f.TPCs}); err != nil {
-		return out, &config.Error{Where: where("tpcs"), Value: f.TPCs.String(), Reason: err.Error()}
+		return out, &config.Error{Where: at("tpcs"), Value: f.TPCs.String(), Reason: err.Error()}
 	}
 	if f.ROM == "" {
 		out.ROM, err = firmware.Build(firmware.Options{Device: uint16(f.Device)})
@@ -32,15 +32,20 @@ func faceOf(f *config.Face, vram config.Size, where func(key string) string) (ou
 		_, err = firmware.Load(out.ROM, gf100.VendorID, uint16(f.Device))
 	}
 	if err != nil {
-		return out, &config.Error{Where: where("rom"), Value: f.ROM, Reason: err.Error()}
+		return out, &config.Error{Where: at("rom"), Value: f.ROM, Reason: err.Error()}
 	}
 	return out, nil
 }
 
-// cardOf is the card that the options describe.
+// cardOf is the card that the options describe. Those of another chip say nothing about it: they are for
+// its guests.
 func cardOf(c *config.Config) (soft.Config, error) {
 	o := &c.Card
-	face, err := faceOf(&o.Face, min(o.VRAM, gf100.MaxVRAM), func(key string) string { return c.Where("card." + key) })
+	shown := o.Face
+	if !chips[o.Chip].card {
+		shown = config.DefaultFace(GF100{}.Name())
+	}
+	face, err := gf100Of(&shown, min(o.VRAM, gf100.MaxVRAM), func(key string) string { return c.Where("card." + key) })
 	return soft.Config{
 		VRAM: uint64(o.VRAM), ROM: face.ROM, PCI: face.PCI, TPCs: face.TPCs, Temperature: face.Temperature, DisableEngines: !o.Engines, Slice: o.Slice,
 	}, err
@@ -48,13 +53,13 @@ func cardOf(c *config.Config) (soft.Config, error) {
 
 // GPUOf is the virtual GPU that the options describe.
 func GPUOf(g *config.GPU) (GPUConfig, error) {
-	face, err := faceOf(&g.Face, g.VRAM, g.Where)
+	device, err := chips[g.Chip].of(&g.Face, g.Memory(), g.Where)
 	return GPUConfig{
 		Share: aggregator.GuestConfig{
-			Name: g.Name, VRAM: uint64(g.VRAM), Channels: g.Channels, Guaranteed: g.Guaranteed, Tables: uint64(g.Tables), Shadow: g.Shadow.Policy(),
+			Name: g.Name, VRAM: uint64(g.Memory()), Channels: g.Channels, Guaranteed: g.Guaranteed, Tables: uint64(g.Tables), Shadow: g.Shadow.Policy(),
 			Map: g.BARMap, Share: g.CardTime.Node(), Group: g.CardTime.Grouping(),
 		},
-		Device: face, Socket: g.Socket, Options: *g,
+		Device: device, Socket: g.Socket, Options: *g,
 	}, err
 }
 

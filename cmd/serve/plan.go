@@ -37,6 +37,10 @@ func NewPlan(c *config.Config, whole bool, log *slog.Logger) (p *Plan, err error
 		}
 	}
 	p = &Plan{config: c, whole: whole, driver: driver.Options{Timeout: c.Limits.CardTimeout}}
+	if whole && !chips[c.Card.Chip].card {
+		return nil, &config.Error{Where: c.Where("card.chip"), Value: c.Card.Chip,
+			Reason: "only a virtual GPU has this chip, and one guest shall have the whole card; share the card with --gpu name=a,socket=a.sock,vram=4GiB, or leave the chip out"}
+	}
 	if p.card, err = cardOf(c); err != nil {
 		return nil, err
 	}

@@ -6,35 +6,39 @@ import (
 	"strings"
 
 	"github.com/umbra-gpu/umbra/cmd/api"
-	"github.com/umbra-gpu/umbra/devmodel"
 	"github.com/umbra-gpu/umbra/mmio"
 )
 
-// Registers is the register table, with the counts of endpoints summed up.
+// Registers is the register table of the chips of endpoints, or of all if there are none. The counts of
+// endpoints are summed up.
 func Registers(of ...*Endpoint) (t api.RegisterTable, err error) {
-	v, err := devmodel.New(devmodel.Config{}, 64<<20)
-	if err != nil {
-		return t, err
-	}
-	defer v.Close()
-	for _, row := range v.Registers().Rows() {
-		t.Rows = append(t.Rows, api.Register{
-			Block: row.Block, Register: row.Reg.Name, Offset: row.Reg.Offset, Instances: row.Instances, Size: row.Aperture,
-			Access: access(&row), Policy: row.Reg.Policy.String(), Stub: row.Reg.Stub, Effect: row.Reg.Effect,
-		})
-	}
-	slices.SortFunc(t.Rows, func(a, b api.Register) int { return cmp.Compare(a.Offset, b.Offset) })
-	at := make(map[string]*api.Register, len(t.Rows))
-	for i := range t.Rows {
-		at[t.Rows[i].Register] = &t.Rows[i]
+	type row struct{ chip, register string }
+	at := make(map[row]int)
+	for _, chip := range Chips() {
+		if len(of) > 0 && !slices.ContainsFunc(of, func(e *Endpoint) bool { return e.Config.Device.Name() == chip }) {
+			continue
+		}
+		space, err := registersOf(chip)
+		if err != nil {
+			return t, err
+		}
+		rows := space.Rows()
+		slices.SortFunc(rows, func(a, b mmio.Row) int { return cmp.Compare(a.Reg.Offset, b.Reg.Offset) })
+		for _, r := range rows {
+			at[row{chip, r.Reg.Name}] = len(t.Rows)
+			t.Rows = append(t.Rows, api.Register{
+				Chip: chip, Block: r.Block, Register: r.Reg.Name, Offset: r.Reg.Offset, Instances: r.Instances, Size: r.Aperture,
+				Access: access(&r), Policy: r.Reg.Policy.String(), Stub: r.Reg.Stub, Effect: r.Reg.Effect,
+			})
+		}
 	}
 	for _, e := range of {
 		t.GPUs = append(t.GPUs, e.Name)
 		for _, c := range e.Device.Registers().Counts() {
-			row := at[c.Name]
-			row.Reads += c.Reads
-			row.Writes += c.Writes
-			row.Time += c.Time
+			r := &t.Rows[at[row{e.Config.Device.Name(), c.Name}]]
+			r.Reads += c.Reads
+			r.Writes += c.Writes
+			r.Time += c.Time
 		}
 		for _, h := range e.Device.Registers().Missed().Holes {
 			i := slices.IndexFunc(t.Undeclared, func(x mmio.Hole) bool { return x.Offset == h.Offset })

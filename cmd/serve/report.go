@@ -82,7 +82,7 @@ func countWork(w *engine.Work) func() []api.WorkCount {
 func (e *Endpoint) Status() api.GPU {
 	stats := e.Server.Stats()
 	g := api.GPU{
-		Name: e.Name, Attached: e.Device.HasClient(), Clients: stats.Clients, Interrupts: stats.IRQ.Signalled,
+		Name: e.Name, Chip: e.Config.Device.Name(), Attached: e.Device.HasClient(), Clients: stats.Clients, Interrupts: stats.IRQ.Signalled,
 		Counts: make(map[string]uint64), RulesBroken: make(map[string]uint64),
 		Inexact: e.inexact(),
 	}
@@ -99,6 +99,9 @@ func (e *Endpoint) Status() api.GPU {
 		return g
 	}
 	share, guest := &e.Config.Share, e.Virtual.Guest
+	for _, u := range e.Virtual.asked() {
+		g.Asked = append(g.Asked, api.Asked(u))
+	}
 	g.Socket, g.VRAM, g.Tables, g.Channels = e.Config.Socket, share.VRAM, share.Tables, share.Channels
 	for _, c := range guest.Stats().Counts() {
 		if c.Rule {

@@ -13,7 +13,6 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/driver"
 	"github.com/umbra-gpu/umbra/cmd/api"
 	"github.com/umbra-gpu/umbra/cmd/config"
-	"github.com/umbra-gpu/umbra/devmodel"
 	"github.com/umbra-gpu/umbra/vfiouser"
 )
 
@@ -43,9 +42,9 @@ type Shared struct {
 // GPUConfig describes a virtual GPU.
 type GPUConfig struct {
 	Share   aggregator.GuestConfig // with its name
-	Device  devmodel.Config
-	Socket  string     // where it is served; "" of an inherited connection
-	Options config.GPU // that describe it, for Server
+	Device  Chip                   // nil is a GF100
+	Socket  string                 // where it is served; "" of an inherited connection
+	Options config.GPU             // that describe it, for Server
 }
 
 // NewShared brings card c into service for virtual GPUs, each served by a
@@ -86,6 +85,9 @@ func (s *Shared) Add(cfg GPUConfig) (*Endpoint, error) {
 	}
 	if s.Find(cfg.Share.Name) != nil {
 		return nil, fmt.Errorf("GPU %s exists already", cfg.Share.Name)
+	}
+	if cfg.Device == nil {
+		cfg.Device = GF100{}
 	}
 	v, err := NewVirtual(s.agg, cfg.Share, cfg.Device)
 	if err != nil {

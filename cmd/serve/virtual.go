@@ -8,39 +8,57 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
-	face "github.com/umbra-gpu/umbra/aggregator/face/gf100"
 	"github.com/umbra-gpu/umbra/aggregator/fault"
 	"github.com/umbra-gpu/umbra/devmodel"
-	"github.com/umbra-gpu/umbra/mmio/gf100"
+	"github.com/umbra-gpu/umbra/devmodel/gh100/gsp"
 )
 
 // Virtual is a virtual GPU with its share of a card.
 type Virtual struct {
 	*Device
-	GPU   *devmodel.VGPU
+	GPU   VGPU
 	Guest *aggregator.Guest
 
+	poll  uint64
+	said  chan string           // lines for the log, which somebody takes who may wait
 	dirty atomic.Pointer[error] // why the last client's data is still there, or nil
 }
 
 // NewVirtual makes a virtual GPU and gives it a share of a's card. Close gives
 // the share back.
-func NewVirtual(a *aggregator.Aggregator, share aggregator.GuestConfig, cfg devmodel.Config) (*Virtual, error) {
-	gpu, err := devmodel.New(cfg, share.VRAM)
+func NewVirtual(a *aggregator.Aggregator, share aggregator.GuestConfig, chip Chip) (*Virtual, error) {
+	v := &Virtual{said: make(chan string, mostSaid)}
+	made, err := chip.New(share.VRAM, v.say)
 	if err != nil {
 		return nil, err
 	}
-	shown := face.New(gpu)
-	guest, err := a.AddGuest(share, shown)
+	guest, err := a.AddGuest(share, made.Face)
 	if err != nil {
-		gpu.Close()
+		made.GPU.Close()
 		return nil, err
 	}
-	shown.Connect(guest)
-	gpu.Connect(shown)
-	v := &Virtual{GPU: gpu, Guest: guest}
-	v.Device = &Device{fn: gpu, maps: v, shown: &guest.Stats().Windows.Mapped, faults: &guest.Stats().Channels.Faults, plug: v.plug, admit: v.admit, panicked: v.panicked, log: slog.New(slog.DiscardHandler)}
+	made.join(guest)
+	v.GPU, v.Guest, v.poll = made.GPU, guest, made.poll
+	v.Device = &Device{fn: v.GPU, maps: v, shown: &guest.Stats().Windows.Mapped, faults: &guest.Stats().Channels.Faults, plug: v.plug, admit: v.admit, panicked: v.panicked, log: slog.New(slog.DiscardHandler)}
 	return v, nil
+}
+
+// mostSaid is how many lines of a virtual GPU wait for the log. More are dropped: the counters have them.
+const mostSaid = 64
+
+func (v *Virtual) say(format string, args ...any) {
+	select {
+	case v.said <- fmt.Sprintf(format, args...):
+	default:
+	}
+}
+
+// asked lists what the guest's driver asked a processor of its GPU for, and did not get.
+func (v *Virtual) asked() []gsp.Unknown {
+	if p, ok := v.GPU.(interface{ Asked() []gsp.Unknown }); ok {
+		return p.Asked()
+	}
+	return nil
 }
 
 // Close takes the virtual GPU out of service. No client may be attached.
@@ -106,7 +124,7 @@ func (v *Virtual) admit() error {
 func (v *Virtual) OpenWindows() error {
 	return v.Guest.OpenWindows(aperture.Config{
 		BAR0: v.GPU.BARSize(devmodel.BAR0), BAR1: v.GPU.BARSize(devmodel.BAR1), BAR3: v.GPU.BARSize(devmodel.BAR3),
-		ROM: v.GPU.ROM(), Poll: gf100.PollSize,
+		ROM: v.GPU.ROM(), Poll: v.poll,
 	})
 }
 

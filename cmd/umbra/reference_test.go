@@ -30,15 +30,15 @@ Every register that Umbra declares, with the policy for guests that share a card
 counts of a running server.
 
 ` + registerLegend + `
-| offset | register | instances | access | policy | effect |
-|---|---|---|---|---|---|
+| chip | offset | register | instances | access | policy | effect |
+|---|---|---|---|---|---|---|
 `)
 	for _, r := range table.Rows {
 		effect := r.Effect
 		if r.Stub {
 			effect = strings.TrimPrefix(effect+"; stub", "; ")
 		}
-		fmt.Fprintf(&b, "| %06x | %s | %d | %s | %s | %s |\n", r.Offset, r.Register, r.Instances, r.Access, r.Policy, strings.ReplaceAll(effect, "|", `\|`))
+		fmt.Fprintf(&b, "| %s | %06x | %s | %d | %s | %s | %s |\n", r.Chip, r.Offset, r.Register, r.Instances, r.Access, r.Policy, strings.ReplaceAll(effect, "|", `\|`))
 	}
 	generated(t, "reference/registers.md", b.String())
 }

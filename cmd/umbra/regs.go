@@ -13,12 +13,12 @@ import (
 	"github.com/umbra-gpu/umbra/cmd/api"
 	"github.com/umbra-gpu/umbra/cmd/config"
 	"github.com/umbra-gpu/umbra/cmd/serve"
-	"github.com/umbra-gpu/umbra/devmodel"
 )
 
 type regsCmd struct {
 	Control string `env:"UMBRA_CONTROL" placeholder:"PATH" help:"Control socket of a running server, to add the counts of its guests."`
 	GPU     string `name:"gpu" placeholder:"NAME" help:"Count only the guest of this GPU; needs --control."`
+	Chip    string `placeholder:"NAME" help:"Show only registers of this chip: gf100 or gh100."`
 	At      string `placeholder:"OFFSET" help:"Show only the register that covers this offset, in hexadecimal: 2274."`
 	Touched bool   `help:"Show only registers that guests accessed, most accessed first; needs --control."`
 	JSON    bool   `name:"json" help:"Write JSON, as docs/control-api.md describes it."`
@@ -28,6 +28,12 @@ func (c *regsCmd) Run(ctx context.Context, out output) error {
 	t, err := c.table(ctx)
 	if err != nil {
 		return err
+	}
+	if c.Chip != "" {
+		if !slices.Contains(serve.Chips(), c.Chip) {
+			return &config.Error{Where: "--chip", Value: c.Chip, Reason: "no such chip; " + config.Known(c.Chip, serve.Chips())}
+		}
+		t.Rows = slices.DeleteFunc(t.Rows, func(r api.Register) bool { return r.Chip != c.Chip })
 	}
 	if c.At != "" {
 		if err := keepAt(&t, c.At); err != nil {
@@ -65,17 +71,26 @@ func keepAt(t *api.RegisterTable, at string) error {
 	if err != nil {
 		return &config.Error{Where: "--at", Value: at, Reason: "not an offset; write it in hexadecimal: 2274"}
 	}
-	v, err := devmodel.New(devmodel.Config{}, 64<<20)
-	if err != nil {
-		return err
+	var rows []api.Register
+	var nearest []string
+	for _, chip := range serve.Chips() {
+		full, err := serve.RegisterName(chip, uint32(off))
+		if err != nil {
+			return err
+		}
+		name, _, _ := strings.Cut(full, "[")
+		name, _, away := strings.Cut(name, "+")
+		for _, r := range t.Rows {
+			if r.Chip == chip && r.Register == name && (!away || r.Size != 0) {
+				rows = append(rows, r)
+			}
+		}
+		if slices.ContainsFunc(t.Rows, func(r api.Register) bool { return r.Chip == chip }) {
+			nearest = append(nearest, full)
+		}
 	}
-	defer v.Close()
-	full := v.Registers().NameOf(uint32(off))
-	name, _, _ := strings.Cut(full, "[")
-	name, _, away := strings.Cut(name, "+")
-	rows := slices.DeleteFunc(t.Rows, func(r api.Register) bool { return r.Register != name || away && r.Size == 0 })
 	if len(rows) == 0 {
-		return &config.Error{Where: "--at", Value: at, Reason: "no register is declared there; by the nearest one it is " + full}
+		return &config.Error{Where: "--at", Value: at, Reason: "no register is declared there; by the nearest one it is " + strings.Join(nearest, ", or ")}
 	}
 	t.Rows, t.Undeclared = rows, nil
 	return nil
@@ -101,13 +116,20 @@ func registersText(t *api.RegisterTable, counted bool) string {
 		fmt.Fprintf(&b, "Counts of %s\n", cmp.Or(strings.Join(t.GPUs, ", "), "no GPU: there are none"))
 		head += "\treads\twrites\ttime"
 	}
+	several := slices.ContainsFunc(t.Rows, func(r api.Register) bool { return r.Chip != t.Rows[0].Chip })
+	if several {
+		head = "chip\t" + head
+	}
 	byPolicy := make(map[string]int)
 	stubs := 0
 	w := newTable(&b, "", head+"\tregister")
 	for i := range t.Rows {
 		r := &t.Rows[i]
 		byPolicy[r.Policy]++
-		counts, name := "", r.Register
+		chip, counts, name := "", "", r.Register
+		if several {
+			chip = r.Chip + "\t"
+		}
 		if r.Instances > 1 {
 			name += fmt.Sprintf(" x %d", r.Instances)
 		}
@@ -121,7 +143,7 @@ func registersText(t *api.RegisterTable, counted bool) string {
 		if counted {
 			counts = fmt.Sprintf("\t%d\t%d\t%v", r.Reads, r.Writes, short(r.Time))
 		}
-		w.row("%06x\t%s\t%s%s\t%s", r.Offset, r.Access, r.Policy, counts, name)
+		w.row("%s%06x\t%s\t%s%s\t%s", chip, r.Offset, r.Access, r.Policy, counts, name)
 	}
 	w.flush()
 	fmt.Fprintf(&b, "\n%s: %d virtual, %d translate, %d refuse; %d of them stubs.\n%s",

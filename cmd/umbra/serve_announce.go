@@ -35,10 +35,10 @@ func servingText(c *config.Config, a *api.Serving, whole bool) string {
 	const attach = "QEMU (10.1 or newer) attaches with these arguments, beside those for its disk or kernel:"
 	switch {
 	case len(a.GPUs) > 0:
-		t := newTable(&b, "Virtual GPUs", "name\tVRAM\tchannels\tinterrupts\tsocket")
+		t := newTable(&b, "Virtual GPUs", "name\tchip\tVRAM\tchannels\tinterrupts\tsocket")
 		for i := range c.GPUs {
 			g := &c.GPUs[i]
-			t.row("%s\t%v\t%d\t%s\t%s", g.Name, g.VRAM, g.Channels, interruptsOf(&g.Face), g.Socket)
+			t.row("%s\t%s\t%v\t%d\t%s\t%s", g.Name, g.Chip, g.VRAM, g.Channels, interruptsOf(&g.Face), g.Socket)
 		}
 		t.flush()
 		fmt.Fprintf(&b, "\n%s\n\n%s", attach, shellLines(a.GPUs[0].QEMU))

@@ -15,7 +15,6 @@ import (
 	"github.com/umbra-gpu/umbra/cmd/lab"
 	"github.com/umbra-gpu/umbra/cmd/lab/proto"
 	"github.com/umbra-gpu/umbra/cmd/serve"
-	"github.com/umbra-gpu/umbra/devmodel"
 	"github.com/umbra-gpu/umbra/tests/scale"
 	"github.com/umbra-gpu/umbra/tests/shim"
 	"github.com/umbra-gpu/umbra/tests/testserver"
@@ -121,7 +120,7 @@ func TestOpenCLTools(t *testing.T) {
 	right, _ := sources(t)
 	b, s := virtual(t, testserver.SharedConfig{Card: soft.Config{VRAM: 512 << 20}}, serve.GPUConfig{
 		Share:  aggregator.GuestConfig{VRAM: 256 << 20},
-		Device: devmodel.Config{TPCs: []int{1}}, // clpeak's work grows with their number
+		Device: serve.GF100{TPCs: []int{1}}, // clpeak's work grows with their number
 	}, lab.Config{Mesa: "25", Tools: true, Programs: right})
 	b.modprobe()
 	b.step("compiler", func(b *fixture) {

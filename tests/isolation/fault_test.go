@@ -10,7 +10,6 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/cmd/serve"
-	"github.com/umbra-gpu/umbra/devmodel"
 	"github.com/umbra-gpu/umbra/devmodel/guest"
 	"github.com/umbra-gpu/umbra/shadowpt"
 	"github.com/umbra-gpu/umbra/tests/rig"
@@ -35,7 +34,7 @@ func TestPanicsStayWithTheirGuest(t *testing.T) {
 			for i := range 2 {
 				s.AddWith(serve.GPUConfig{
 					Share:  aggregator.GuestConfig{Name: fmt.Sprint("guest", i)},
-					Device: devmodel.Config{Temperature: func() int { plant("REGION_READ"); return 45 }},
+					Device: serve.GF100{Temperature: func() int { plant("REGION_READ"); return 45 }},
 				})
 			}
 			a, err := copier(s.GPUs[0], 0)

@@ -15,7 +15,6 @@ import (
 	carddriver "github.com/umbra-gpu/umbra/aggregator/driver"
 	"github.com/umbra-gpu/umbra/aggregator/passthrough"
 	"github.com/umbra-gpu/umbra/cmd/serve"
-	"github.com/umbra-gpu/umbra/devmodel"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/mmio/pci"
 	"github.com/umbra-gpu/umbra/shadowpt"
@@ -99,7 +98,7 @@ func virtual(t testing.TB, o offer, gpu func(card.GPU) card.GPU) *side {
 	agg := sharer(t, c, gpu)
 	v, err := serve.NewVirtual(agg, aggregator.GuestConfig{
 		Name: "a", VRAM: vramSize, Map: o.Map, MapLimits: o.Limits,
-	}, devmodel.Config{PCI: shape})
+	}, serve.GF100{PCI: shape})
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		require.NoError(t, v.Close())

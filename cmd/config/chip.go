@@ -1,0 +1,75 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/umbra-gpu/umbra/devmodel/gh100/gsp"
+)
+
+// memory is how the memory of a GPU of a chip is made up.
+type memory struct {
+	unit     Size   // vram must be a multiple of it
+	why      string // of more than a MiB
+	reserved Size   // that the chip has beside what the driver gets
+}
+
+// memories are the chips'.
+var memories = map[string]memory{
+	"gf100": {unit: mib},
+	"gh100": {unit: 4 << 10 * mib, why: "its driver saves the rest of 4GiB in the guest's RAM at each suspend and power-off", reserved: gsp.Reserved},
+}
+
+// Memory is the card's memory that a GPU takes, without page tables: vram, which is what its driver gets,
+// and what the chip reserves.
+func (g *GPU) Memory() Size { return g.VRAM + memories[g.Chip].reserved }
+
+func (g *GPU) checkMemory() error {
+	m := memories[g.Chip]
+	if g.VRAM%m.unit == 0 {
+		return nil
+	}
+	return &Error{g.Where("vram"), g.VRAM.String(), fmt.Sprintf("a %s (%s) has a multiple of %v: %s; give vram=%v, or another chip", g.Chip, g.Where("chip"), m.unit, m.why, (g.VRAM/m.unit+1)*m.unit)}
+}
+
+// DefaultFace is what guests see of a chip without options.
+func DefaultFace(chip string) (f Face) {
+	setDefaults(&f)
+	f.Chip = chip
+	useDefaults(options(&f), chip, func(string) bool { return false })
+	return f
+}
+
+// useDefaults sets options that are not given to the defaults of a chip, where it has its own.
+func useDefaults(of []option, chip string, given func(key string) bool) {
+	for i := range of {
+		if text, own := of[i].tag.Lookup(chip); own && !given(of[i].path) {
+			if err := of[i].set(text); err != nil {
+				panic(fmt.Sprintf("config: default of %s of a %s: %v", of[i].path, chip, err))
+			}
+		}
+	}
+}
+
+// checkCard refuses options of the card that its chip does not have.
+func (c *Config) checkCard() error {
+	return unfit(options(c), c.given.settings, c.Card.Chip, c.Where("card.chip"))
+}
+
+// unfit refuses given options that the chip does not have, which the user gave as where says.
+func unfit(of []option, given []setting, chip, where string) error {
+	var errs []error
+	for _, s := range given {
+		o := find(of, s.key)
+		if own, ok := o.tag.Lookup("chip"); ok && own != chip {
+			errs = append(errs, &Error{s.where, o.text(), fmt.Sprintf("only a %s has this option, and the chip is %s (%s); remove the option, or say chip %s", own, chip, where, own)})
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// has reports whether a GPU of the chip has the option.
+func (o *option) has(chip string) bool {
+	own, ok := o.tag.Lookup("chip")
+	return !ok || chip == "" || own == chip
+}
