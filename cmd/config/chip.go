@@ -5,10 +5,12 @@ import (
 	"fmt"
 
 	"github.com/umbra-gpu/umbra/devmodel/gh100/gsp"
+	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
 
 // memory is how the memory of a GPU of a chip is made up.
 type memory struct {
+	most     Size
 	unit     Size   // vram must be a multiple of it
 	why      string // of more than a MiB
 	reserved Size   // that the chip has beside what the driver gets
@@ -16,8 +18,8 @@ type memory struct {
 
 // memories are the chips'.
 var memories = map[string]memory{
-	"gf100": {unit: mib},
-	"gh100": {unit: 4 << 10 * mib, why: "its driver saves the rest of 4GiB in the guest's RAM at each suspend and power-off", reserved: gsp.Reserved},
+	"gf100": {most: gf100.MaxVRAM, unit: mib},
+	"gh100": {most: 60 << 10 * mib, unit: 4 << 10 * mib, why: "its driver saves the rest of 4GiB in the guest's RAM at each suspend and power-off", reserved: gsp.Reserved},
 }
 
 // Memory is the card's memory that a GPU takes, without page tables: vram, which is what its driver gets,
@@ -26,7 +28,10 @@ func (g *GPU) Memory() Size { return g.VRAM + memories[g.Chip].reserved }
 
 func (g *GPU) checkMemory() error {
 	m := memories[g.Chip]
-	if g.VRAM%m.unit == 0 {
+	switch {
+	case g.VRAM > m.most:
+		return &Error{g.Where("vram"), g.VRAM.String(), fmt.Sprintf("a %s (%s) has at most %v; give it less", g.Chip, g.Where("chip"), m.most)}
+	case g.VRAM%m.unit == 0:
 		return nil
 	}
 	return &Error{g.Where("vram"), g.VRAM.String(), fmt.Sprintf("a %s (%s) has a multiple of %v: %s; give vram=%v, or another chip", g.Chip, g.Where("chip"), m.unit, m.why, (g.VRAM/m.unit+1)*m.unit)}

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/umbra-gpu/umbra/cmd/api"
-	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
@@ -150,9 +149,6 @@ func (c *Config) complete(e entry) (g GPU, err error) {
 	}
 	if g.VRAM == 0 {
 		errs = append(errs, &Error{Where: g.Where("vram"), Reason: "missing; say how much of the card's memory it gets, for example 256MiB"})
-	}
-	if g.VRAM > gf100.MaxVRAM {
-		errs = append(errs, &Error{g.Where("vram"), g.VRAM.String(), fmt.Sprintf("a GF100 has at most %v; give it less", Size(gf100.MaxVRAM))})
 	}
 	if g.Channels > 0 && g.Guaranteed > g.Channels {
 		errs = append(errs, &Error{g.Where("guaranteed"), fmt.Sprint(g.Guaranteed), fmt.Sprintf("more than its %d channels (%s)", g.Channels, g.Where("channels"))})

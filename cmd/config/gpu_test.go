@@ -100,7 +100,7 @@ func TestGPUErrors(t *testing.T) {
 		{"socket: ./a.sock\ncontrol: a.sock\n", `f.yaml:2:10: control: a.sock: is there twice, first at f.yaml:1:9: socket; give each a path of its own`},
 		{"socket: c.sock\n" + a, `f.yaml:1:9: socket: c.sock: gives the whole card to one guest, but f.yaml:3:3: gpus[0] shares it; remove one of them`},
 		{"socket: s\ncard: {vram: 6208MiB}\n", `f.yaml:2:14: card.vram: 6208MiB: a GF100 has at most 6GiB, and f.yaml:1:9: socket gives the whole card to one guest; give it less, or share it among GPUs`},
-		{"card: {vram: 16GiB}\ngpus:\n- {name: a, socket: a.sock, vram: 7GiB}\n", `f.yaml:3:35: gpus[0].vram: 7GiB: a GF100 has at most 6GiB; give it less`},
+		{"card: {vram: 16GiB}\ngpus:\n- {name: a, socket: a.sock, vram: 7GiB}\n", `f.yaml:3:35: gpus[0].vram: 7GiB: a gf100 (f.yaml:3:3: gpus[0].chip) has at most 6GiB; give it less`},
 		{many, `f.yaml:35:3: gpus[32]: is GPU 33, and at most 32 share the card (--guests (or limits.guests in the file))`},
 		{"gpus:\n- {name: a/b, socket: a.sock, vram: 128MiB}\n", `f.yaml:2:10: gpus[0].name: a/b: may have letters, digits and . _ -, begins with a letter or digit, and has at most 64 of them`},
 		{"gpus:\n" + gpu("channels: 8, guaranteed: 9"), `f.yaml:2:67: gpus[0].guaranteed: 9: more than its 8 channels (f.yaml:2:52: gpus[0].channels)`},
