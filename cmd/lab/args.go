@@ -124,6 +124,9 @@ func (m *machine) cpu() string {
 	if m.cfg.CPU == "" && m.accel == AccelKVM {
 		return "host"
 	}
+	if m.cfg.Chip != "" {
+		return cmp.Or(m.cfg.CPU, firmwareCPU)
+	}
 	return cmp.Or(m.cfg.CPU, DefaultCPU)
 }
 

@@ -31,6 +31,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/umbra-gpu/umbra/cmd/lab/fetch"
@@ -43,13 +44,28 @@ const (
 	AccelTCG = "tcg"
 )
 
-// Kernels are the versions that tests run on.
-var Kernels = []string{"6.1", "6.12", "7.2"}
+// Kernels are the versions that tests of a GF100 run on, and KernelsGH100 those of a GH100.
+var (
+	Kernels      = []string{"6.1", "6.12", "7.2"}
+	KernelsGH100 = []string{"6.18", "7.2", "7.3"}
+)
+
+// ChipGH100 is the chip whose driver needs firmware. Its programs use Vulkan.
+const ChipGH100 = "gh100"
+
+// What a machine for a GH100 has when nothing else is asked for.
+const (
+	kernelGH100 = "7.2"
+	mesaGH100   = "26" // the only one that knows the chip
+)
 
 // DefaultCPU is the processor model under TCG. The plain one boots as fast as
 // any: TCG has less to emulate. It lacks ERMS, whose presence makes kernels
 // fill and copy I/O memory in single bytes; name another model to have that.
 const DefaultCPU = "qemu64"
+
+// firmwareCPU also has what a kernel hashes its firmware with: that takes 2 s less of each probe.
+const firmwareCPU = DefaultCPU + ",+ssse3,+sse4.1,+sha-ni"
 
 // What a machine has when nothing else is asked for.
 const (
@@ -58,6 +74,8 @@ const (
 
 	// MesaMemory holds the image, what it unpacks to, and a compiler at work, in MiB.
 	MesaMemory = 1536
+	// FirmwareMemory is more for a guest with firmware: in the image, unpacked, and the driver's copies.
+	FirmwareMemory = 512
 )
 
 // Config describes a virtual machine. The zero Config is a machine without
@@ -66,17 +84,21 @@ type Config struct {
 	Kernel      string         // version: "6.1", "6.12", "7.2", ...; "" for fetch.DefaultKernel, or the user's own
 	Sockets     []string       // one vfio-user-pci device for each; servers must be listening
 	DeviceProps map[string]any // more properties for the devices: "x-no-posted-writes": true, ...
-	Memory      int            // MiB; 0 for DefaultMemory, or MesaMemory with Mesa
+	Memory      int            // MiB; 0 for DefaultMemory, or MesaMemory with Mesa, and FirmwareMemory more with a Chip
 	CPUs        int            // 0 for DefaultCPUs
-	CPU         string         // processor model; "" for DefaultCPU, or "host" under KVM
+	CPU         string         // processor model; "" for one like DefaultCPU, or "host" under KVM
 	Accel       string         // AccelKVM or AccelTCG; "" for the one that works
 	Append      []string       // more words for the kernel's command line
 	Reboot      bool           // a reset starts the guest anew; without it, a reset ends the machine
 	Suspend     bool           // the guest can wake up after VM.Suspend; booting it takes twice as long
 	QEMUArgs    []string       // more arguments for QEMU, before the devices
 
+	// Chip is the guest's GPU: ChipGH100, for which the guest has firmware, or "" for one without.
+	Chip string
+
 	// Mesa is the version of Debian's Mesa that the guest has: "25", "26", or "" for none. C
-	// sources in Programs are compiled against it; the guest has them in image.ProgramsDir.
+	// sources in Programs are compiled against it; the guest has them in image.ProgramsDir. For a
+	// GH100 it is Vulkan, else OpenCL and OpenGL.
 	Mesa     string
 	Programs []string
 	Tools    bool // the guest has clpeak, tests of piglit and a C compiler besides Mesa
@@ -88,17 +110,30 @@ type Config struct {
 }
 
 func (c *Config) setDefaults() error {
-	if c.Memory == 0 && c.Mesa != "" {
-		c.Memory = MesaMemory
+	memory := DefaultMemory
+	if c.Mesa != "" {
+		memory = MesaMemory
 	}
-	c.Memory = cmp.Or(c.Memory, DefaultMemory)
+	if c.Chip != "" {
+		memory += FirmwareMemory
+		if os.Getenv(fetch.EnvKernel) == "" {
+			c.Kernel = cmp.Or(c.Kernel, kernelGH100)
+		}
+	}
+	c.Memory = cmp.Or(c.Memory, memory)
 	c.CPUs = cmp.Or(c.CPUs, DefaultCPUs)
 	c.BootTimeout = cmp.Or(c.BootTimeout, 2*time.Minute)
 	switch {
 	case c.Memory < 128:
 		return fmt.Errorf("lab: Memory is %d MiB; a Debian kernel needs 128 or more", c.Memory)
-	case c.Mesa != "" && c.Memory < MesaMemory:
-		return fmt.Errorf("lab: Memory is %d MiB; a guest with Mesa needs %d or more", c.Memory, MesaMemory)
+	case c.Chip != "" && c.Chip != ChipGH100:
+		return fmt.Errorf("lab: Chip is %q; %q or nothing (a GF100) are possible", c.Chip, ChipGH100)
+	case memory > DefaultMemory && c.Memory < memory:
+		return fmt.Errorf("lab: Memory is %d MiB; a guest with Mesa or firmware as asked for needs %d or more", c.Memory, memory)
+	case c.Chip == ChipGH100 && c.Mesa != "" && c.Mesa != mesaGH100:
+		return fmt.Errorf("lab: Mesa %s has no driver for a GH100: take -mesa %s", c.Mesa, mesaGH100)
+	case c.Chip == ChipGH100 && c.Tools:
+		return errors.New("lab: tools use OpenCL, which Mesa does not have for a GH100: leave -tools out")
 	case c.Mesa == "" && len(c.Programs) > 0:
 		return errors.New("lab: programs are compiled against Mesa: add -mesa 25 or -mesa 26")
 	case c.Mesa == "" && c.Tools:
@@ -117,6 +152,9 @@ type Assets struct {
 	Kernel fetch.Kernel
 	Mesa   *fetch.Mesa // nil for none
 	Image  string      // initramfs for Kernel
+
+	firmware      *fetch.Firmware // nil for none
+	firmwareFiles []string
 }
 
 // Ensure fetches what machines with these kernels need, and builds their images, so that
@@ -153,9 +191,17 @@ func assets(ctx context.Context, cfg Config) (Assets, error) {
 	if a.Kernel, err = cache.Kernel(ctx, cfg.Kernel); err != nil {
 		return a, err
 	}
+	if cfg.Chip != "" {
+		if err := a.addFirmware(ctx, cache, cfg.Chip); err != nil {
+			return a, err
+		}
+	}
 	if cfg.Mesa != "" {
 		get := cache.Mesa
-		if cfg.Tools {
+		switch {
+		case cfg.Chip == ChipGH100:
+			get = cache.Vulkan
+		case cfg.Tools:
 			get = cache.Tools
 		}
 		mesa, err := get(ctx, cfg.Mesa)
@@ -167,13 +213,34 @@ func assets(ctx context.Context, cfg Config) (Assets, error) {
 	return a, nil
 }
 
+// addFirmware finds what the kernel's driver asks for.
+func (a *Assets) addFirmware(ctx context.Context, cache *fetch.Cache, chip string) error {
+	names, err := a.Kernel.Firmware(chip)
+	if err != nil {
+		return fmt.Errorf("lab: %w", err)
+	}
+	if len(names) == 0 {
+		return fmt.Errorf("lab: Linux %s has no driver for a %s; %s have one: take -kernel %s",
+			a.Kernel.Release, chip, strings.Join(KernelsGH100, ", "), kernelGH100)
+	}
+	f, err := cache.Firmware(ctx)
+	if err != nil {
+		return err
+	}
+	a.firmware = &f
+	a.firmwareFiles, err = f.Files(names)
+	return err
+}
+
 // build builds the image.
 func (a *Assets) build(ctx context.Context, programs ...string) error {
 	dir, err := fetch.DefaultDir()
 	if err != nil {
 		return err
 	}
-	a.Image, err = image.Build(ctx, filepath.Join(dir, "images"), image.Content{Kernel: a.Kernel, Mesa: a.Mesa, Programs: programs})
+	a.Image, err = image.Build(ctx, filepath.Join(dir, "images"), image.Content{
+		Kernel: a.Kernel, Mesa: a.Mesa, Programs: programs, Firmware: a.firmware, FirmwareFiles: a.firmwareFiles,
+	})
 	return err
 }
 

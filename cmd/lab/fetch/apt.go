@@ -23,9 +23,9 @@ type apt struct {
 	root string
 }
 
-// openApt writes the configuration and sees to the package lists. sources are lines of kind,
-// suite: {"deb", "trixie"}.
-func (c *Cache) openApt(ctx context.Context, root string, sources ...[2]string) (*apt, error) {
+// openApt writes the configuration and sees to the package lists. sources are lines of kind, suite,
+// component: {"deb", "trixie", "main"}.
+func (c *Cache) openApt(ctx context.Context, root string, sources ...[3]string) (*apt, error) {
 	for _, tool := range []string{"apt-get", "apt-cache", "dpkg", "dpkg-deb"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			return nil, fmt.Errorf("%s is needed to fetch Debian packages: %w; without apt, set %s and %s to files of your own", tool, err, EnvQEMU, EnvKernel)
@@ -82,15 +82,15 @@ func (a *apt) write(ctx context.Context, sources string) error {
 }
 
 // sourcesList names the suites, with those of security updates where there is a mirror of them.
-func sourcesList(m mirror, keyring string, sources [][2]string) string {
+func sourcesList(m mirror, keyring string, sources [][3]string) string {
 	var b strings.Builder
-	line := func(kind, uri, suite string) {
-		fmt.Fprintf(&b, "%s [arch=amd64 signed-by=%s] %s %s main\n", kind, strings.ReplaceAll(keyring, " ", "%20"), uri, suite)
+	line := func(kind, uri, suite, component string) {
+		fmt.Fprintf(&b, "%s [arch=amd64 signed-by=%s] %s %s %s\n", kind, strings.ReplaceAll(keyring, " ", "%20"), uri, suite, component)
 	}
 	for _, s := range sources {
-		line(s[0], m.main, s[1])
+		line(s[0], m.main, s[1], s[2])
 		if m.security != "" && s[0] == "deb" && !strings.HasSuffix(s[1], "-backports") {
-			line(s[0], m.security, s[1]+"-security")
+			line(s[0], m.security, s[1]+"-security", s[2])
 		}
 	}
 	return b.String()
@@ -138,7 +138,7 @@ func (a *apt) update(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return err
 		}
-		return fmt.Errorf("%w\n(the mirror must serve the suites %s, %s and %s-backports; set %s to use another)", err, bookworm, trixie, trixie, EnvMirror)
+		return fmt.Errorf("%w\n(the mirror must serve the suites %s, %s and %s-backports, for firmware their component %s; set %s to use another)", err, bookworm, trixie, trixie, nonFree, EnvMirror)
 	}
 	return os.WriteFile(a.updatedFile(), nil, 0o644)
 }

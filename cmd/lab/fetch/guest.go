@@ -38,6 +38,15 @@ var guestFiles = []string{
 	"usr/share/drirc.d/*",
 }
 
+// vulkanFiles are Vulkan's loader, vulkaninfo, and the driver of nouveau's GPUs.
+var vulkanFiles = []string{
+	"usr/lib64/ld-linux-x86-64.so.2",
+	"usr/bin/vulkaninfo",
+	"usr/share/vulkan/icd.d/nouveau_icd*.json",
+	libraries + "/libvulkan.so.1",
+	libraries + "/libvulkan_nouveau.so",
+}
+
 // PiglitFolder is where Debian has piglit, in the folder of Tools. Tests are named by their paths
 // in it.
 const PiglitFolder = "/usr/lib/x86_64-linux-gnu/piglit"
@@ -73,6 +82,9 @@ func (m *Mesa) GuestFiles() ([]string, error) {
 	patterns := guestFiles
 	if m.Tools {
 		patterns = slices.Concat(guestFiles, toolFiles)
+	}
+	if m.Vulkan {
+		patterns = vulkanFiles
 	}
 	var queue []string
 	for _, pattern := range patterns {
@@ -153,7 +165,7 @@ func (m *Mesa) needs(file string) ([]string, error) {
 	return out, nil
 }
 
-// Compile compiles a C source against the folder's OpenCL and OpenGL, with this machine's
+// Compile compiles a C source against the folder's OpenCL and OpenGL, or Vulkan, with this machine's
 // compiler, whose C library may be older than Debian's, not newer. Headers are those beside
 // the source and those in other folders that flags name.
 func (m *Mesa) Compile(ctx context.Context, source, out string, flags ...string) error {
@@ -163,7 +175,12 @@ func (m *Mesa) Compile(ctx context.Context, source, out string, flags ...string)
 	// No -L: among the tools is a C library for the linker, which names places of Debian.
 	in := filepath.Join(m.Root, libraries)
 	args := append(flags, "-O2", "-Wall", "-o", out, "-x", "c", source, "-x", "none", "-idirafter", filepath.Join(m.Root, "usr/include"),
-		"-Wl,--as-needed", "-Wl,--allow-shlib-undefined", in+"/libOpenCL.so.1", in+"/libEGL.so.1", in+"/libOpenGL.so.0", "-lm")
+		"-Wl,--as-needed", "-Wl,--allow-shlib-undefined", "-lm")
+	for _, lib := range []string{"libOpenCL.so.1", "libEGL.so.1", "libOpenGL.so.0", "libvulkan.so.1"} {
+		if exists(filepath.Join(in, lib)) {
+			args = append(args, filepath.Join(in, lib))
+		}
+	}
 	if said, err := exec.CommandContext(ctx, "gcc", args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("gcc %s: %w\n%s", filepath.Base(source), err, strings.TrimSpace(string(said)))
 	}

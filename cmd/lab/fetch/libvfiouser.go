@@ -79,7 +79,7 @@ func (c *Cache) LibVFIOUser(ctx context.Context) (LibVFIOUser, error) {
 
 func (c *Cache) buildLibVFIOUser(ctx context.Context, tmp string, cc []string, l *LibVFIOUser) error {
 	// json-c is of the older release, so that it runs with the C library of either.
-	a, err := c.openApt(ctx, "apt-src", [2]string{"deb-src", trixie}, [2]string{"deb", bookworm})
+	a, err := c.openApt(ctx, "apt-src", [3]string{"deb-src", trixie, "main"}, [3]string{"deb", bookworm, "main"})
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}

@@ -16,8 +16,9 @@ type Mesa struct {
 	Version  string    `json:"version"`
 	Packages []Package `json:"packages"`
 
-	Root  string `json:"-"`
-	Tools bool   `json:"-"` // it has clpeak, piglit and a C compiler
+	Root   string `json:"-"`
+	Tools  bool   `json:"-"` // it has clpeak, piglit and a C compiler
+	Vulkan bool   `json:"-"` // it has Vulkan instead of OpenCL and OpenGL
 }
 
 // MesaSuites has the suite of each version of Mesa.
@@ -33,6 +34,9 @@ var mesaPackages = []string{
 // toolPackages are a benchmark, tests, and a C compiler with the headers that it needs for OpenCL.
 var toolPackages = []string{"clpeak", "piglit", "tcc", "libc6-dev", "ocl-icd-opencl-dev"}
 
+// vulkanPackages are Vulkan without a window system. The first has the version.
+var vulkanPackages = []string{"mesa-vulkan-drivers", "libvulkan-dev", "vulkan-tools"}
+
 // Mesa returns a version of Mesa, which it fetches if it has not been fetched.
 func (c *Cache) Mesa(ctx context.Context, version string) (Mesa, error) {
 	return c.mesa(ctx, version, version, mesaPackages)
@@ -42,6 +46,13 @@ func (c *Cache) Mesa(ctx context.Context, version string) (Mesa, error) {
 func (c *Cache) Tools(ctx context.Context, version string) (Mesa, error) {
 	m, err := c.mesa(ctx, version, version+"-tools", slices.Concat(mesaPackages, toolPackages))
 	m.Tools = true
+	return m, err
+}
+
+// Vulkan is Mesa for GPUs that it drives by Vulkan only.
+func (c *Cache) Vulkan(ctx context.Context, version string) (Mesa, error) {
+	m, err := c.mesa(ctx, version, version+"-vulkan", vulkanPackages)
+	m.Vulkan = true
 	return m, err
 }
 

@@ -31,7 +31,7 @@ func versionOf(pkgs []Package, name string) string {
 }
 
 // The suites of packages that run, but for those of libvfio-user.
-var binaries = [][2]string{{"deb", bookworm}, {"deb", trixie}, {"deb", trixie + "-backports"}}
+var binaries = [][3]string{{"deb", bookworm, "main"}, {"deb", trixie, "main"}, {"deb", trixie + "-backports", "main"}}
 
 // fetchTree unpacks packages of a suite with all that they depend on below root, but for
 // documents, and returns them. It downloads into tmp.

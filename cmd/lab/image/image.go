@@ -1,5 +1,6 @@
 // Package image builds the initramfs of a lab guest: the guest program as its init,
-// the kernel modules that it loads and, if asked for, Debian's Mesa with programs that use it.
+// the kernel modules that it loads and, if asked for, firmware and Debian's Mesa with programs
+// that use it.
 //
 // The guest program is built from the project's source with the Go toolchain of this
 // machine, without cgo. An image is named by a hash of its content and put in place by
@@ -45,6 +46,9 @@ type Content struct {
 	Kernel   fetch.Kernel
 	Mesa     *fetch.Mesa // nil for none
 	Programs []string    // C sources, compiled against Mesa; the guest has them in ProgramsDir
+
+	Firmware      *fetch.Firmware // nil for none
+	FirmwareFiles []string        // of its Root, for /lib/firmware
 }
 
 // ProgramsDir is where a guest has its compiled programs, by the names of their sources. With a
@@ -90,7 +94,7 @@ func Build(ctx context.Context, dir string, c Content) (string, error) {
 		}
 	}
 	if c.Kernel.Modules != "" {
-		if err := a.addFolder(modulesDir(c), c.Kernel.Modules); err != nil {
+		if err := a.addFolder(libDir(c)+"/modules", c.Kernel.Modules); err != nil {
 			return "", err
 		}
 	}
@@ -100,6 +104,9 @@ func Build(ctx context.Context, dir string, c Content) (string, error) {
 	hash.Write(a.Bytes())
 	if c.Mesa != nil {
 		fmt.Fprintln(hash, c.Mesa.Packages, files)
+	}
+	if c.Firmware != nil {
+		fmt.Fprintln(hash, c.Firmware.Packages, c.FirmwareFiles)
 	}
 	out := filepath.Join(dir, fmt.Sprintf("%s-%x.cpio", c.Kernel.Release, hash.Sum(nil)[:8]))
 	now := time.Now()
@@ -116,6 +123,9 @@ func Build(ctx context.Context, dir string, c Content) (string, error) {
 	defer os.Remove(tmp.Name())
 	if c.Mesa != nil {
 		err = a.addFiles(tmp, "", c.Mesa.Root, files)
+	}
+	if c.Firmware != nil && err == nil {
+		err = a.addFiles(tmp, libDir(c)+"/firmware", c.Firmware.Root, c.FirmwareFiles)
 	}
 	a.add("TRAILER!!!", 0, 0, 0, nil)
 	_, werr := tmp.Write(a.Bytes())
@@ -191,12 +201,12 @@ func prune(dir string) error {
 	return nil
 }
 
-// modulesDir is where the guest program looks for modules. Debian has /lib as a link.
-func modulesDir(c Content) string {
+// libDir is where the guest program looks for modules, and the kernel for firmware. Debian has /lib as a link.
+func libDir(c Content) string {
 	if c.Mesa != nil {
-		return "usr/lib/modules"
+		return "usr/lib"
 	}
-	return "lib/modules"
+	return "lib"
 }
 
 // addPrograms compiles the programs, and adds them.

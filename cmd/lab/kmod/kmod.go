@@ -66,10 +66,11 @@ var moduleFile = regexp.MustCompile(`\.ko(\.xz)?$`)
 
 // Module is one module taken from a tree, and what it says of itself.
 type Module struct {
-	Name    string
-	Data    []byte   // decompressed
-	Depends []string // must be loaded first
-	Soft    []string // loaded too where they exist ("softdep=pre: a post: b")
+	Name     string
+	Data     []byte   // decompressed
+	Depends  []string // must be loaded first
+	Soft     []string // loaded too where they exist ("softdep=pre: a post: b")
+	Firmware []string // files that it may ask for, below lib/firmware
 }
 
 // Closure returns the wanted modules and all they depend on, every module
@@ -91,7 +92,7 @@ func (t *Tree) Closure(want ...string) ([]Module, error) {
 			return fmt.Errorf("module %s, wanted by %s, is not in %s", name, wantedBy, t.dir)
 		}
 		done[name] = true
-		m, err := t.read(name, rel)
+		m, err := Read(filepath.Join(t.dir, rel))
 		if err != nil {
 			return err
 		}
@@ -116,10 +117,11 @@ func (t *Tree) Closure(want ...string) ([]Module, error) {
 	return out, nil
 }
 
-func (t *Tree) read(name, rel string) (Module, error) {
-	m := Module{Name: name}
-	data, err := os.ReadFile(filepath.Join(t.dir, rel))
-	if err == nil && strings.HasSuffix(rel, ".xz") {
+// Read reads a module from its file.
+func Read(file string) (Module, error) {
+	m := Module{Name: Name(file)}
+	data, err := os.ReadFile(file)
+	if err == nil && strings.HasSuffix(file, ".xz") {
 		var r io.Reader
 		if r, err = xz.NewReader(bytes.NewReader(data), xz.DefaultDictMax); err == nil {
 			data, err = io.ReadAll(r)
@@ -130,7 +132,7 @@ func (t *Tree) read(name, rel string) (Module, error) {
 		err = m.parse()
 	}
 	if err != nil {
-		return m, fmt.Errorf("%s: %w", rel, err)
+		return m, fmt.Errorf("%s: %w", file, err)
 	}
 	return m, nil
 }
@@ -158,6 +160,8 @@ func (m *Module) parse() error {
 					m.Depends = append(m.Depends, Name(d))
 				}
 			}
+		case "firmware":
+			m.Firmware = append(m.Firmware, value)
 		case "softdep":
 			for d := range strings.FieldsSeq(value) {
 				if !strings.HasSuffix(d, ":") { // "pre:", "post:"

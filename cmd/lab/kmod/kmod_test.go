@@ -51,7 +51,7 @@ func tree(t *testing.T, files map[string][]byte) *Tree {
 }
 
 func TestClosure(t *testing.T) {
-	nouveau := module(t, "license=GPL", "depends=drm,mxm-wmi,drm_ttm_helper", "softdep=pre: absent post: extra")
+	nouveau := module(t, "license=GPL", "depends=drm,mxm-wmi,drm_ttm_helper", "softdep=pre: absent post: extra", "firmware=nvidia/a.bin", "firmware=nvidia/b.bin")
 	tr := tree(t, map[string][]byte{
 		"kernel/gpu/nouveau.ko":        nouveau,
 		"kernel/gpu/drm.ko":            module(t, "depends="),
@@ -79,6 +79,9 @@ func TestClosure(t *testing.T) {
 	got, err := os.ReadFile(filepath.Join(dst, "06-nouveau.ko"))
 	require.NoError(t, err)
 	require.Equal(t, nouveau, got)
+	m, err := Read(filepath.Join(dst, "06-nouveau.ko"))
+	require.NoError(t, err)
+	require.Equal(t, []string{"nvidia/a.bin", "nvidia/b.bin"}, m.Firmware)
 }
 
 func TestClosureFails(t *testing.T) {
