@@ -16,7 +16,9 @@ func TestFirmwareFiles(t *testing.T) {
 		require.NoError(t, os.MkdirAll(filepath.Dir(at), 0o755))
 		require.NoError(t, os.WriteFile(at, []byte(name), 0o644))
 	}
-	link := func(name, target string) { require.NoError(t, os.Symlink(target, filepath.Join(f.Root, "nvidia/gh100/gsp", name))) }
+	link := func(name, target string) {
+		require.NoError(t, os.Symlink(target, filepath.Join(f.Root, "nvidia/gh100/gsp", name)))
+	}
 	link("gsp-1.bin.xz", "../../ga102/gsp/gsp-1.bin.xz")
 	link("out.bin", "../../../../secret")
 	got, err := f.Files([]string{"nvidia/gh100/gsp/gsp-1.bin", "nvidia/gh100/gsp/fmc-1.bin"})

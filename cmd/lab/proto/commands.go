@@ -27,6 +27,7 @@ var Commands = []Command{
 	{CmdBOMoves, BOMovesArgs{}, "move a buffer between VRAM and the guest's memory, and verify it"},
 	{CmdM2MF, CopyArgs{}, "copy with M2MF each way, and verify it"},
 	{CmdCE, CopyArgs{}, "copy with both copy engines each way, and verify it"},
+	{CmdExec, CopyArgs{}, "copy by VM_BIND, EXEC and timeline syncobjs, and verify it"},
 	{CmdFences, FencesArgs{}, "make small submissions, wait for each, and chain copies across channels"},
 	{CmdFault, OffenceArgs{}, "cause an MMU fault, or submit what is not valid, while others copy"},
 	{CmdLoad, LoadArgs{}, "start to copy until load-stop"},

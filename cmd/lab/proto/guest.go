@@ -12,6 +12,7 @@ const (
 
 	CmdM2MF     = "m2mf"      // CopyArgs -> CopyResult: copies each way between VRAM and the guest's memory
 	CmdCE       = "ce"        // CopyArgs -> CopyResult: likewise, on both engines
+	CmdExec     = "exec"      // CopyArgs -> CopyResult: by VM_BIND and EXEC
 	CmdFences   = "fences"    // FencesArgs -> FencesResult
 	CmdBOMoves  = "bo-moves"  // BOMovesArgs -> BOMovesResult
 	CmdFault    = "fault"     // OffenceArgs -> OffenceResult

@@ -8,18 +8,24 @@ const (
 	M2MF Engine = iota // of the graphics engine
 	CE0
 	CE1
+	HopperCopy // any of a GH100
 )
 
-// CopyEngines are all of them.
+// CopyEngines are those of GF100.
 var CopyEngines = []Engine{M2MF, CE0, CE1}
 
 var engines = [...]struct {
 	name string
 	Object
+	// source is the method of eight words: addresses of source and destination, high and low, pitches,
+	// bytes of a line, lines. exec then starts the copy. M2MF has another order.
+	source Method
+	exec   uint32
 }{
-	M2MF: {"M2MF", Object{ClassM2MF, UnitGR, 2}},
-	CE0:  {"CE0", Object{ClassCE0, UnitCE0, 4}},
-	CE1:  {"CE1", Object{ClassCE1, UnitCE1, 5}},
+	M2MF:       {"M2MF", Object{ClassM2MF, UnitGR, 2}, 0, 0},
+	CE0:        {"CE0", Object{ClassCE0, UnitCE0, 4}, ceSource, ceSrcLinear | ceDstLinear},
+	CE1:        {"CE1", Object{ClassCE1, UnitCE1, 5}, ceSource, ceSrcLinear | ceDstLinear},
+	HopperCopy: {"COPY", Object{ClassHopperCopy, UnitGR, 4}, hopperSource, hopperCopy},
 }
 
 // String names the engine.
@@ -69,8 +75,8 @@ type Surface struct {
 func (b *Buffer) CopyLines(e Engine, dst, src Surface, lineBytes, lines uint32) *Buffer {
 	sc := e.Object().Subchan
 	if e != M2MF {
-		return b.Inc(sc, ceSource, hi(src.VA), lo(src.VA), hi(dst.VA), lo(dst.VA), src.Pitch, dst.Pitch, lineBytes, lines).
-			Inc(sc, ceExec, ceSrcLinear|ceDstLinear)
+		return b.Inc(sc, engines[e].source, hi(src.VA), lo(src.VA), hi(dst.VA), lo(dst.VA), src.Pitch, dst.Pitch, lineBytes, lines).
+			Inc(sc, ceExec, engines[e].exec)
 	}
 	return b.Inc(sc, m2mfOut, hi(dst.VA), lo(dst.VA)).
 		Inc(sc, m2mfIn, hi(src.VA), lo(src.VA), src.Pitch, dst.Pitch, lineBytes, lines).
@@ -98,6 +104,14 @@ const (
 
 	ceSrcLinear = 1 << 4 // bits of ceExec
 	ceDstLinear = 1 << 8
+)
+
+// Methods of c8b5. Source: clc8b5.h.
+const (
+	hopperSource Method = 0x400
+
+	// hopperCopy is not pipelined, flushes, and has lines with pitches on both sides.
+	hopperCopy = 2<<0 | 1<<2 | 1<<7 | 1<<8 | 1<<9
 )
 
 // Methods of MEMORY_TO_MEMORY_FORMAT, class 9039. Source: cl9039.h.

@@ -19,6 +19,9 @@ const (
 	ClassCE1     = 0x90b8
 )
 
+// ClassHopperCopy copies on a GH100, whose channels choose the engine, so that its Unit is none.
+const ClassHopperCopy = 0xc8b5
+
 // ClassNoSuch is no class of any NVIDIA chip.
 const ClassNoSuch = 0x9bad
 
@@ -59,6 +62,18 @@ func (b *Buffer) SetObject(o Object) *Buffer {
 // Semaphore makes the host release or acquire the semaphore at va.
 func (b *Buffer) Semaphore(va uint64, payload, op uint32) *Buffer {
 	return b.Inc(0, HostSemaphoreA, hi(va), lo(va), payload, op)
+}
+
+// HopperRelease makes the host of a GH100 write the payload to va, once the work before is done.
+// Source: clc86f.h.
+func (b *Buffer) HopperRelease(va uint64, payload uint32) *Buffer {
+	const addressLow, release, wait = 0x5c, 1 << 0, 1 << 20
+	return b.Inc(0, addressLow, lo(va), hi(va), payload, 0, release|wait)
+}
+
+// Release makes the host of a GF100 write the payload to va.
+func (b *Buffer) Release(va uint64, payload uint32) *Buffer {
+	return b.Semaphore(va, payload, SemRelease|SemOneWord)
 }
 
 // Methods of the GR classes that every one of them has, or none.

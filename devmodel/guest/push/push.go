@@ -1,4 +1,4 @@
-// Package push builds Fermi push buffers: command headers with their data, and the method
+// Package push builds push buffers of GF100 and GH100, which have the same headers: command headers with their data, and the method
 // numbers of the classes that guests use. devmodel/guest and the guest programs share it.
 //
 // A header word is op 31:29, count (or 13-bit immediate data) 28:16, subchannel

@@ -31,6 +31,7 @@ func (s *Server) table() map[string]command {
 
 		proto.CmdM2MF:          do(env.M2MF),
 		proto.CmdCE:            do(env.CE),
+		proto.CmdExec:          do(env.Exec),
 		proto.CmdFences:        do(env.Fences),
 		proto.CmdBOMoves:       do(env.BOMoves),
 		proto.CmdFault:         do(env.Fault),

@@ -22,6 +22,10 @@ type gemClose struct {
 	Pad    uint32
 }
 
+type getParam struct {
+	Param, Value uint64
+}
+
 type channelAlloc struct {
 	FBCtxDMA       uint32 // ignored on Fermi, but ~0 is refused
 	TTCtxDMA       uint32
@@ -99,6 +103,50 @@ type gemCPUPrep struct {
 	Flags  uint32
 }
 
+type vmInit struct {
+	KernelManagedAddr, KernelManagedSize uint64
+}
+
+type vmBindOp struct {
+	Op, Flags, Handle, Pad uint32
+	Addr, BOOffset, Range  uint64
+}
+
+type vmBind struct {
+	OpCount, Flags, WaitCount, SigCount uint32
+	Wait, Sig, Op                       uint64
+}
+
+type syncPoint struct {
+	Flags, Handle uint32
+	Value         uint64
+}
+
+type execPush struct {
+	VA         uint64
+	Len, Flags uint32
+}
+
+type exec struct {
+	Channel, PushCount, WaitCount, SigCount uint32
+	Wait, Sig, Push                         uint64
+}
+
+type syncobjCreate struct {
+	Handle, Flags uint32
+}
+
+type syncobjTimelineWait struct {
+	Handles, Points, TimeoutNS uint64
+	Count, Flags, First, Pad   uint32
+	DeadlineNS                 uint64
+}
+
+type syncobjArray struct {
+	Handles, Points uint64
+	Count, Flags    uint32
+}
+
 // Ioctl request numbers: _IOC(dir, 'd', nr, size).
 const (
 	iocWrite = 1
@@ -112,11 +160,20 @@ func ioc(dir, nr, size uintptr) uintptr { return dir<<30 | size<<16 | 'd'<<8 | n
 var (
 	ioctlVersion      = ioc(iocRead|iocWrite, 0x00, unsafe.Sizeof(drmVersion{}))
 	ioctlGEMClose     = ioc(iocWrite, 0x09, unsafe.Sizeof(gemClose{}))
+	ioctlGetParam     = ioc(iocRead|iocWrite, drmCommandBase+0x00, unsafe.Sizeof(getParam{}))
 	ioctlChannelAlloc = ioc(iocRead|iocWrite, drmCommandBase+0x02, unsafe.Sizeof(channelAlloc{}))
 	ioctlChannelFree  = ioc(iocWrite, drmCommandBase+0x03, unsafe.Sizeof(channelFree{}))
 	ioctlGrobjAlloc   = ioc(iocWrite, drmCommandBase+0x04, unsafe.Sizeof(grobjAlloc{}))
+	ioctlVMInit       = ioc(iocRead|iocWrite, drmCommandBase+0x10, unsafe.Sizeof(vmInit{}))
+	ioctlVMBind       = ioc(iocRead|iocWrite, drmCommandBase+0x11, unsafe.Sizeof(vmBind{}))
+	ioctlExec         = ioc(iocRead|iocWrite, drmCommandBase+0x12, unsafe.Sizeof(exec{}))
 	ioctlGEMNew       = ioc(iocRead|iocWrite, drmCommandBase+0x40, unsafe.Sizeof(gemNew{}))
 	ioctlGEMPushbuf   = ioc(iocRead|iocWrite, drmCommandBase+0x41, unsafe.Sizeof(gemPushbuf{}))
 	ioctlGEMCPUPrep   = ioc(iocWrite, drmCommandBase+0x42, unsafe.Sizeof(gemCPUPrep{}))
 	ioctlGEMInfo      = ioc(iocRead|iocWrite, drmCommandBase+0x44, unsafe.Sizeof(gemInfo{}))
+
+	ioctlSyncobjCreate  = ioc(iocRead|iocWrite, 0xbf, unsafe.Sizeof(syncobjCreate{}))
+	ioctlSyncobjDestroy = ioc(iocRead|iocWrite, 0xc0, unsafe.Sizeof(syncobjCreate{}))
+	ioctlTimelineWait   = ioc(iocRead|iocWrite, 0xca, unsafe.Sizeof(syncobjTimelineWait{}))
+	ioctlTimelineSignal = ioc(iocRead|iocWrite, 0xcd, unsafe.Sizeof(syncobjArray{}))
 )

@@ -65,6 +65,14 @@ func (d *Device) Driver() (string, error) {
 	return string(name[:min(v.NameLen, uint64(len(name)))]), nil
 }
 
+// Chipset asks for nouveau's number of the chip.
+func (d *Device) Chipset() (uint64, error) {
+	const chipset = 11
+	p := &getParam{Param: chipset}
+	err := ioctl(d.f, "GETPARAM", ioctlGetParam, unsafe.Pointer(p))
+	return p.Value, err
+}
+
 // Error is a failed ioctl. Unwrap gives the errno.
 type Error struct {
 	Op    string

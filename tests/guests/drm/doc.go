@@ -1,6 +1,6 @@
 // Package drm speaks the DRM ioctls of Linux's nouveau driver, in pure Go: the
 // legacy interface (ABI16 channels, GEM buffers, GEM_PUSHBUF) that Mesa's nvc0
-// driver uses, and as much of NVIF as it takes to list and make objects.
+// driver uses, and the one that its Vulkan driver uses (VM_BIND, EXEC, timeline syncobjs).
 //
 // A Device is one open node, and to the kernel one client: one GPU address
 // space, which all its channels share. Two Devices have nothing in common.

@@ -27,7 +27,7 @@ func (e *Env) BOMoves(a proto.BOMovesArgs) (res proto.BOMovesResult, err error) 
 	defer closeInto(b, &err)
 	want := make([]byte, size)
 	fill(want, a.Seed)
-	if err := k.upload(push.M2MF, b, drm.DomainVRAM, want); err != nil {
+	if err := k.upload(k.s.chip.mover, b, drm.DomainVRAM, want); err != nil {
 		return res, err
 	}
 	for i := range cmp.Or(a.Moves, 8) {
@@ -46,7 +46,7 @@ func (e *Env) BOMoves(a proto.BOMovesArgs) (res proto.BOMovesResult, err error) 
 		if at&to == 0 {
 			return res, fmt.Errorf("move %d: the buffer is in %v, want %v", i, at, to)
 		}
-		got, err := k.download(push.M2MF, b, to, want)
+		got, err := k.download(k.s.chip.mover, b, to, want)
 		if err != nil {
 			return res, err
 		}
@@ -62,7 +62,7 @@ func (e *Env) BOMoves(a proto.BOMovesArgs) (res proto.BOMovesResult, err error) 
 		res.Bytes += size
 		if to == drm.DomainGART {
 			fill(want, a.Seed+uint64(i)+1)
-			if err := k.upload(push.M2MF, b, to, want); err != nil {
+			if err := k.upload(k.s.chip.mover, b, to, want); err != nil {
 				return res, err
 			}
 		}

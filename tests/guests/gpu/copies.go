@@ -97,12 +97,11 @@ func closeInto(c interface{ Close() error }, err *error) { *err = errors.Join(*e
 // M2MF copies with M2MF.
 func (e *Env) M2MF(a proto.CopyArgs) (proto.CopyResult, error) { return e.copies(a, push.M2MF) }
 
-// CE copies with both copy engines.
-func (e *Env) CE(a proto.CopyArgs) (proto.CopyResult, error) {
-	return e.copies(a, push.CE0, push.CE1)
-}
+// CE copies with the chip's copy engines.
+func (e *Env) CE(a proto.CopyArgs) (proto.CopyResult, error) { return e.copies(a) }
 
-// copies copies each way with engines and verifies each copy. The error names the first that failed.
+// copies copies each way with engines, or the copy engines if none is named, and verifies each copy. The
+// error names the first that failed.
 func (e *Env) copies(a proto.CopyArgs, engines ...push.Engine) (res proto.CopyResult, err error) {
 	sizes, times := sizes, 1
 	if a.Bytes > maxTimed {
@@ -115,6 +114,9 @@ func (e *Env) copies(a proto.CopyArgs, engines ...push.Engine) (res proto.CopyRe
 		return res, err
 	}
 	defer closeInto(k, &err)
+	if len(engines) == 0 {
+		engines = k.s.chip.copiers
+	}
 	for _, engine := range engines {
 		for _, route := range routes {
 			for _, size := range sizes {
@@ -148,7 +150,7 @@ func (e *Env) verified() (err error) {
 	}
 	defer closeInto(k, &err)
 	for i, r := range routes {
-		c := copyCase{push.M2MF, r, 16 << 10, 1}
+		c := copyCase{k.s.chip.mover, r, 16 << 10, 1}
 		if _, err := k.run(c, uint64(i)+77); err != nil {
 			return fmt.Errorf("%v: %w", &c, err)
 		}

@@ -59,7 +59,7 @@ func (b *Doorbell) Ring(a proto.DoorbellArgs) error {
 
 func (b *Doorbell) ring() error {
 	var p push.Buffer
-	p.Semaphore(b.page.VA(), b.done+1, push.SemRelease|push.SemOneWord)
+	b.s.chip.release(&p, b.page.VA(), b.done+1)
 	if err := b.s.Submit(&p, ref(b.page, drm.DomainGART, true)); err != nil {
 		return err
 	}

@@ -58,7 +58,7 @@ func fenceWaits(dev Device, count, batch int, res *proto.FencesResult) (err erro
 		start := time.Now()
 		for k := range batch {
 			b.Reset()
-			b.Semaphore(page.VA(), uint32(i*batch+k), push.SemRelease|push.SemOneWord)
+			s.chip.release(&b, page.VA(), uint32(i*batch+k))
 			if err := s.Submit(&b, ref(page, drm.DomainGART, true)); err != nil {
 				return err
 			}
@@ -97,7 +97,7 @@ func fenceChain(dev Device, res *proto.FencesResult) (err error) {
 			return err
 		}
 		defer closeInto(streams[i], &err)
-		if err := streams[i].use(push.M2MF.Object()); err != nil {
+		if err := streams[i].use(streams[i].chip.mover.Object()); err != nil {
 			return err
 		}
 	}
@@ -115,13 +115,13 @@ func fenceChain(dev Device, res *proto.FencesResult) (err error) {
 		if i == 0 {
 			data = want
 		}
-		if err := k.upload(push.M2MF, buffers[i], drm.DomainVRAM, data); err != nil {
+		if err := k.upload(k.s.chip.mover, buffers[i], drm.DomainVRAM, data); err != nil {
 			return err
 		}
 	}
 	for i := range buffers[1:] {
 		var b push.Buffer
-		b.Copy(push.M2MF, buffers[i+1].VA(), buffers[i].VA(), chainBytes)
+		b.Copy(k.s.chip.mover, buffers[i+1].VA(), buffers[i].VA(), chainBytes)
 		refs := []Ref{ref(buffers[i], drm.DomainVRAM, false), ref(buffers[i+1], drm.DomainVRAM, true)}
 		if err := streams[i%channels].Submit(&b, refs...); err != nil {
 			return err
@@ -129,7 +129,7 @@ func fenceChain(dev Device, res *proto.FencesResult) (err error) {
 		res.CrossCopies++
 	}
 	for _, b := range buffers[1:] {
-		got, err := k.download(push.M2MF, b, drm.DomainVRAM, want)
+		got, err := k.download(k.s.chip.mover, b, drm.DomainVRAM, want)
 		if err != nil {
 			return err
 		}

@@ -109,7 +109,7 @@ func (l *Load) client(e *Env, size, keep, seed uint64, ready chan<- error) (err 
 	k, err := e.copier()
 	if err == nil {
 		defer closeInto(k, &err)
-		err = k.s.use(push.M2MF.Object())
+		err = k.s.use(k.s.chip.mover.Object())
 	}
 	l.opened.Done()
 	if err != nil {
@@ -131,7 +131,7 @@ func (l *Load) client(e *Env, size, keep, seed uint64, ready chan<- error) (err 
 		}
 		defer closeInto(stays, &err)
 		fill(kept, seed)
-		if err := k.upload(push.M2MF, stays, drm.DomainVRAM, kept); err != nil {
+		if err := k.upload(k.s.chip.mover, stays, drm.DomainVRAM, kept); err != nil {
 			return err
 		}
 	}
@@ -162,7 +162,7 @@ func (l *Load) client(e *Env, size, keep, seed uint64, ready chan<- error) (err 
 
 // check counts the words of a buffer in VRAM that are not as they were filled.
 func (l *Load) check(k *copier, b Buffer, want []byte) error {
-	got, err := k.download(push.M2MF, b, drm.DomainVRAM, want)
+	got, err := k.download(k.s.chip.mover, b, drm.DomainVRAM, want)
 	if err != nil {
 		return err
 	}
@@ -179,13 +179,13 @@ func (l *Load) check(k *copier, b Buffer, want []byte) error {
 var errWrong = errors.New("the first copies came out wrong")
 
 func (l *Load) round(k *copier, vram [2]Buffer, want []byte) error {
-	if err := k.upload(push.M2MF, vram[0], drm.DomainVRAM, want); err != nil {
+	if err := k.upload(k.s.chip.mover, vram[0], drm.DomainVRAM, want); err != nil {
 		return err
 	}
-	if err := k.move(push.M2MF, vram[0], drm.DomainVRAM, vram[1], drm.DomainVRAM, uint64(len(want))); err != nil {
+	if err := k.move(k.s.chip.mover, vram[0], drm.DomainVRAM, vram[1], drm.DomainVRAM, uint64(len(want))); err != nil {
 		return err
 	}
-	got, err := k.download(push.M2MF, vram[1], drm.DomainVRAM, want)
+	got, err := k.download(k.s.chip.mover, vram[1], drm.DomainVRAM, want)
 	if err != nil {
 		return err
 	}
@@ -205,7 +205,7 @@ func alive(s *Stream, page Buffer, payload uint32) error {
 	}
 	word(m, 0).Store(^payload)
 	var b push.Buffer
-	b.Semaphore(page.VA(), payload, push.SemRelease|push.SemOneWord)
+	s.chip.release(&b, page.VA(), payload)
 	if err := s.Submit(&b, ref(page, drm.DomainGART, true)); err != nil {
 		return err
 	}

@@ -27,8 +27,8 @@ const (
 type offence struct {
 	name    string
 	objects []push.Object
-	// fault: all kernels kill the channel for an MMU fault.
-	fault bool
+	// fault: all kernels kill the channel for an MMU fault. With gsp, firmware tells them.
+	fault, gsp bool
 	// disables: kernels from 6.2 on kill the channel, by the PBDMA's interrupts of mask c67fe000
 	// (gf100_runq_intr). 6.1 logs them and skips the method.
 	disables bool
@@ -40,8 +40,17 @@ type offence struct {
 var (
 	useM2MF = []push.Object{push.M2MF.Object()}
 	useCE   = []push.Object{push.CE0.Object()}
+	useCopy = []push.Object{push.HopperCopy.Object()}
 )
 
+// hopperOffences are those of a GH100.
+var hopperOffences = []offence{
+	{name: "ce-read", fault: true, gsp: true, objects: useCopy, emit: func(b *push.Buffer, bad, page push.Surface) { b.CopyLines(push.HopperCopy, page, bad, 256, 1) }},
+	{name: "ce-write", fault: true, gsp: true, objects: useCopy, emit: func(b *push.Buffer, bad, page push.Surface) { b.CopyLines(push.HopperCopy, bad, page, 256, 1) }},
+	{name: "semaphore", fault: true, gsp: true, emit: func(b *push.Buffer, bad, _ push.Surface) { b.HopperRelease(bad.VA, 1) }},
+}
+
+// offences are those of a GF100.
 var offences = []offence{
 	{name: "m2mf-read", fault: true, objects: useM2MF, emit: func(b *push.Buffer, bad, page push.Surface) { b.CopyLines(push.M2MF, page, bad, 256, 1) }},
 	{name: "m2mf-write", fault: true, objects: useM2MF, emit: func(b *push.Buffer, bad, page push.Surface) { b.CopyLines(push.M2MF, bad, page, 256, 1) }},
@@ -74,6 +83,8 @@ var offences = []offence{
 func (o *offence) judgement(release string) (killed bool, says []string) {
 	old := strings.HasPrefix(release, "6.1.")
 	switch {
+	case o.gsp:
+		return true, []string{"rc engn", "errored - disabling channel", "killed!"}
 	case o.fault && old:
 		return true, []string{" fault at ", "engine fault on channel ", "killed!"}
 	case o.fault:
@@ -87,6 +98,15 @@ func (o *offence) judgement(release string) (killed bool, says []string) {
 // Fault breaks a rule on a new channel while another client copies. The kernel must do what it does for
 // this offence, the other copy on, and a new client work.
 func (e *Env) Fault(a proto.OffenceArgs) (res proto.OffenceResult, err error) {
+	dev, err := e.Open()
+	if err != nil {
+		return res, err
+	}
+	chip, err := chipOf(dev)
+	if err := errors.Join(err, dev.Close()); err != nil {
+		return res, err
+	}
+	offences := chip.offences
 	if a.What == "" {
 		a.What = offences[0].name
 	}
@@ -206,7 +226,7 @@ func (e *Env) readLog(mark uint64, res *proto.OffenceResult) error {
 		return err
 	}
 	res.Log = slices.DeleteFunc(log.Records, func(r proto.KmsgRecord) bool { return r.Level > warning })
-	for _, r := range [][2]string{{"fault", "mmu"}, {" gr: ", "pgraph"}, {"PBDMA", "pbdma"}} {
+	for _, r := range [][2]string{{"fault", "mmu"}, {" gr: ", "pgraph"}, {"PBDMA", "pbdma"}, {"rc engn", "gsp"}} {
 		if logged(res.Log, r[0]) {
 			res.ReportedBy = r[1]
 		}

@@ -22,6 +22,7 @@ type Stream struct {
 	dev   Device
 	own   bool // the device ends with the stream
 	ch    Channel
+	chip  *chip
 	slots []Buffer
 	next  int
 	bound map[uint32]bool // by class
@@ -29,11 +30,15 @@ type Stream struct {
 
 // NewStream makes a channel and its push buffers.
 func NewStream(dev Device) (*Stream, error) {
+	chip, err := chipOf(dev)
+	if err != nil {
+		return nil, err
+	}
 	ch, err := dev.NewChannel()
 	if err != nil {
 		return nil, err
 	}
-	s := &Stream{dev: dev, ch: ch, bound: map[uint32]bool{}}
+	s := &Stream{dev: dev, ch: ch, chip: chip, bound: map[uint32]bool{}}
 	for range slots {
 		b, err := dev.NewBuffer(slotBytes, drm.DomainGART)
 		if err != nil {
