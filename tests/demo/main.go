@@ -104,7 +104,7 @@ func run(ctx context.Context, kernels []string, umbra string, disabled bool) (er
 	d := &demo{ctx: ctx, mesa: mesa}
 	config := fmt.Sprintf("control: %s\ncard: {kind: soft, vram: 1GiB, engines: %v}\ngpus:\n", testserver.ControlSocket, !disabled)
 	for i, a := range assets {
-		k, _ := nouveau.Of(a.Kernel.Release)
+		k, _ := nouveau.Of("", a.Kernel.Release)
 		g := &guest{name: string(rune('a' + i)), version: kernels[i], release: a.Kernel.Release, kernel: k, verified: map[string]uint64{}}
 		d.guests = append(d.guests, g)
 		config += fmt.Sprintf("  - {name: %s, socket: %s.sock, vram: %dMiB}\n", g.name, g.name, gpuVRAM>>20)

@@ -9,7 +9,6 @@ import (
 	"github.com/umbra-gpu/umbra/cmd/lab"
 	"github.com/umbra-gpu/umbra/cmd/lab/proto"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
-	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/mmio/pci"
 	"github.com/umbra-gpu/umbra/tests/scale"
 	"github.com/umbra-gpu/umbra/tests/testserver"
@@ -29,7 +28,7 @@ func TestOtherBoard(t *testing.T) {
 	const capMSI = 0x05
 	require.NotContains(t, b.function().Capabilities, capMSI)
 	b.identity("intx", gf100.MaxVRAM)
-	b.requireInterrupts()
+	b.requireInterrupts(k)
 	b.fences(100)
 	b.copies(proto.CmdM2MF)
 	// Buffers fill the memory from below, the driver's own structures from above.

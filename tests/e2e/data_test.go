@@ -9,7 +9,7 @@ import (
 )
 
 // classOf maps the guest's names of engines to classes.
-var classOf = map[string]uint16{"m2mf": classM2MF, "ce0": classCE0, "ce1": classCE1}
+var classOf = map[string]uint16{"m2mf": classM2MF, "ce0": classCE0, "ce1": classCE1, "copy": classCopy}
 
 // copies runs a suite of copies. The card must have moved all verified bytes by the
 // engines that the cases name.
@@ -37,6 +37,14 @@ func (b *fixture) copies(cmd string) {
 	}
 }
 
+// exec copies by the interface of Mesa's Vulkan.
+func (b *fixture) exec(k kernel) {
+	b.t.Helper()
+	var r proto.CopyResult
+	w := b.during(func() { b.call(proto.CmdExec, proto.CopyArgs{Seed: 2}, &r) })
+	w.requireMoved(b.t, k.stager(), r.Bytes)
+}
+
 func (b *fixture) fences(count int) {
 	b.t.Helper()
 	var r proto.FencesResult
@@ -49,7 +57,7 @@ func (b *fixture) fences(count int) {
 }
 
 // moves makes the kernel move a buffer between VRAM and GART. The guest fills the
-// buffer by M2MF and reads it by M2MF whenever it is in VRAM. The kernel's own moves
+// buffer by its engine and reads it by that whenever it is in VRAM. The kernel's own moves
 // come on top.
 func (b *fixture) moves(k kernel) {
 	b.t.Helper()
@@ -64,12 +72,12 @@ func (b *fixture) moves(k kernel) {
 	b.requireKernelMoved(k, w, guests, moves*size)
 }
 
-// requireKernelMoved fails unless the guest program moved so many bytes by M2MF, and
-// the kernel so many by its own engine.
+// requireKernelMoved fails unless the guest program staged so many bytes, and the kernel moved so many by
+// its own engine.
 func (b *fixture) requireKernelMoved(k kernel, w work, guests, kernels uint64) {
 	b.t.Helper()
-	if k.Mover == classM2MF {
-		w.requireMoved(b.t, classM2MF, guests+kernels)
+	if k.Mover == k.stager() {
+		w.requireMoved(b.t, k.Mover, guests+kernels)
 		require.Zero(b.t, w.bytes[classCE0]+w.bytes[classCE1])
 	} else {
 		w.requireMoved(b.t, classM2MF, guests)

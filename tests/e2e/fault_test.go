@@ -7,13 +7,22 @@ import (
 	"github.com/umbra-gpu/umbra/tests/scale"
 )
 
-// offences are errors of a guest program, and how the card must count them.
-var offences = []struct {
+// hopperOffences are those that a GH100's kernel is told of by GSP.
+var hopperOffences = []offence{
+	{true, "ce-read", mmuFaults, "gsp"},
+	{true, "ce-write", mmuFaults, "gsp"},
+	{false, "semaphore", mmuFaults, "gsp"},
+}
+
+// offence is an error of a guest program, and how the card must count it.
+type offence struct {
 	gate     bool
 	what     string
 	seen     string // the count that it adds to
 	reporter string // the interrupt that reports it
-}{
+}
+
+var offences = []offence{
 	{true, "m2mf-read", mmuFaults, "mmu"},
 	{false, "m2mf-write", mmuFaults, "mmu"},
 	{false, "ce-read", mmuFaults, "mmu"},
@@ -30,7 +39,7 @@ var offences = []struct {
 // offend commits each offence while another process copies. The guest program checks
 // by its kernel's own rules whether the channel must die, with which errno and log;
 // that the copies went on; and that a new client works.
-func (b *fixture) offend() {
+func (b *fixture) offend(offences []offence) {
 	for _, o := range offences {
 		if !o.gate && !scale.Release() {
 			continue

@@ -16,24 +16,35 @@ const (
 	classM2MF = nouveau.ClassM2MF
 	classCE0  = nouveau.ClassCE0
 	classCE1  = nouveau.ClassCE1
+	classCopy = nouveau.ClassCopy
 )
 
 // kernel is a stock kernel with its driver's properties.
 type kernel struct {
 	nouveau.Kernel
 	doorbells uint64 // of one submission; 0 if the tests do not count them
+	copies    string // the command that copies with the engine that stages too
+	exec      bool   // it has VM_BIND and EXEC
+}
+
+// stager is the class with which the guest program fills and reads VRAM.
+func (k kernel) stager() uint16 {
+	if k.Chip == "" {
+		return classM2MF
+	}
+	return k.Mover
 }
 
 // 6.12 writes one doorbell for the work and one for the fence after it. 7.2 submits both
 // together.
 var kernels = []kernel{
-	{Kernel: row("6.1")},
-	{Kernel: row("6.12"), doorbells: 2},
-	{Kernel: row("7.2"), doorbells: 1},
+	{Kernel: row("", "6.1"), copies: proto.CmdM2MF},
+	{Kernel: row("", "6.12"), doorbells: 2, copies: proto.CmdM2MF, exec: true},
+	{Kernel: row("", "7.2"), doorbells: 1, copies: proto.CmdM2MF, exec: true},
 }
 
-func row(version string) nouveau.Kernel {
-	k, ok := nouveau.Of(version)
+func row(chip, version string) nouveau.Kernel {
+	k, ok := nouveau.Of(chip, version)
 	if !ok {
 		panic("no row for kernel " + version)
 	}

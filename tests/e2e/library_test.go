@@ -23,7 +23,7 @@ func TestLibrary(t *testing.T) {
 			b.copies(proto.CmdM2MF)
 			b.copies(proto.CmdCE)
 			b.fences(50)
-			b.requireInterrupts()
+			b.requireInterrupts(k)
 		})
 	}
 }

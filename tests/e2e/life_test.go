@@ -82,7 +82,10 @@ func life(t *testing.T, k kernel, isVirtual bool, suspends int) {
 	b.step("m2mf", func(b *fixture) { b.copies(proto.CmdM2MF) })
 	b.step("ce", func(b *fixture) { b.copies(proto.CmdCE) })
 	b.step("fences", func(b *fixture) { b.fences(scale.Of(50, 200)) })
-	b.step("interrupts", (*fixture).requireInterrupts)
+	if k.exec {
+		b.step("exec", func(b *fixture) { b.exec(k) })
+	}
+	b.step("interrupts", func(b *fixture) { b.requireInterrupts(k) })
 	b.step("moves", func(b *fixture) { b.moves(k) })
 	if !quick {
 		b.step("evict", func(b *fixture) { b.evict(k) })
@@ -91,13 +94,13 @@ func life(t *testing.T, k kernel, isVirtual bool, suspends int) {
 		b.requireClean(k, mark, 0)
 		b.requireNoHoles()
 	})
-	b.attempt("offences", (*fixture).offend)
+	b.attempt("offences", func(b *fixture) { b.offend(offences) })
 	if !quick {
 		b.step("intx", func(b *fixture) {
 			b.rmmod()
 			b.probe(k, "config=NvMSI=0")
 			b.identity("intx", lifeVRAM)
-			b.requireInterrupts()
+			b.requireInterrupts(k)
 			b.copies(proto.CmdM2MF)
 			b.rmmod()
 			b.probe(k)
@@ -154,7 +157,7 @@ func (b *fixture) rebind(k kernel, cycles int) {
 		require.ElementsMatch(b.t, []string{"/dev/dri/card0", "/dev/dri/renderD128"}, c.Nodes)
 	}
 	b.requireMover(k, b.requireClean(k, mark, cycles), cycles)
-	b.copies(proto.CmdM2MF)
+	b.copies(k.copies)
 	b.requireNoHoles()
 }
 

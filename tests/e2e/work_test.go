@@ -64,7 +64,7 @@ func (w work) requireMoved(t *testing.T, class uint16, bytes uint64) {
 }
 
 // requireInterrupts fails unless the guest takes interrupts that the card sent.
-func (b *fixture) requireInterrupts() {
+func (b *fixture) requireInterrupts(k kernel) {
 	b.t.Helper()
 	guest := func() uint64 {
 		var r proto.InterruptsResult
@@ -74,7 +74,7 @@ func (b *fixture) requireInterrupts() {
 	}
 	before := guest()
 	// These take so long that the kernel sleeps until they are done.
-	w := b.during(func() { b.call(proto.CmdM2MF, proto.CopyArgs{Bytes: 1 << 20}, nil) })
+	w := b.during(func() { b.call(k.copies, proto.CopyArgs{Bytes: 1 << 20}, nil) })
 	received := guest() - before
 	require.NotZero(b.t, received)
 	require.NotZero(b.t, w.counts[interrupts])

@@ -1,4 +1,4 @@
-// Package nouveau has the differences between the stock kernels' nouveau on a whole card:
+// Package nouveau has the differences between the stock kernels' nouveau on a chip:
 // the engine for buffer moves, and log messages. The end-to-end tests and the demonstration
 // compare their guests with it. It has no state.
 package nouveau
@@ -15,10 +15,12 @@ const (
 	ClassM2MF = 0x9039
 	ClassCE0  = 0x90b5
 	ClassCE1  = 0x90b8
+	ClassCopy = 0xc8b5
 )
 
-// Kernel is the behaviour of one kernel.
+// Kernel is the behaviour of one kernel on one chip.
 type Kernel struct {
+	Chip    string // as lab.Config has it
 	Version string
 	// Mover is the class that nouveau moves buffers with, and its name in the log.
 	Mover     uint16
@@ -51,17 +53,20 @@ var kernels = []Kernel{
 	{Version: "6.1", Mover: ClassCE1, MoverName: "COPY1", CPUs: 1},
 	{Version: "6.12", Mover: ClassM2MF, MoverName: "M2MF", Known: []string{ErrorLine, CoreLine}},
 	{Version: "7.2", Mover: ClassM2MF, MoverName: "M2MF", Known: []string{ErrorLine, CoreLine}},
+	{Chip: lab.ChipGH100, Version: "6.18", Mover: ClassCopy, MoverName: "COPY", Known: []string{CoreLine}},
+	{Chip: lab.ChipGH100, Version: "7.2", Mover: ClassCopy, MoverName: "COPY", Known: []string{CoreLine}},
+	{Chip: lab.ChipGH100, Version: "7.3", Mover: ClassCopy, MoverName: "COPY", Known: []string{CoreLine}},
 }
 
-// Of finds the row of a version such as "6.12", or of a release of it such as
+// Of finds the row of a chip and a version such as "6.12", or a release of it such as
 // "6.12.94+deb13-amd64". A user's own kernel may have none.
-func Of(release string) (Kernel, bool) {
+func Of(chip, release string) (Kernel, bool) {
 	for _, k := range kernels {
-		if release == k.Version || strings.HasPrefix(release, k.Version+".") {
+		if chip == k.Chip && (release == k.Version || strings.HasPrefix(release, k.Version+".")) {
 			return k, true
 		}
 	}
-	return Kernel{Version: release}, false
+	return Kernel{Chip: chip, Version: release}, false
 }
 
 // Problems returns the errors in the kernel's log after a number of probes: a line of

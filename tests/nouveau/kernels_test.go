@@ -10,14 +10,17 @@ import (
 )
 
 func TestOf(t *testing.T) {
-	for _, v := range lab.Kernels {
-		for _, release := range []string{v, v + ".3+deb13-amd64"} {
-			k, ok := Of(release)
-			require.True(t, ok, release)
-			require.Equal(t, v, k.Version)
+	for chip, versions := range map[string][]string{"": lab.Kernels, lab.ChipGH100: lab.KernelsGH100} {
+		for _, v := range versions {
+			for _, release := range []string{v, v + ".3+deb13-amd64"} {
+				k, ok := Of(chip, release)
+				require.True(t, ok, release)
+				require.Equal(t, chip, k.Chip)
+				require.Equal(t, v, k.Version)
+			}
 		}
 	}
-	k, ok := Of("6.19.0")
+	k, ok := Of("", "6.19.0")
 	require.False(t, ok, "6.1 is not 6.19")
 	require.Equal(t, "6.19.0", k.Version)
 }
@@ -28,7 +31,7 @@ func TestProblems(t *testing.T) {
 	using := line(lab.LevelInfo, "nouveau 0000:00:01.0: drm: MM: using M2MF for buffer copies")
 	log := []lab.LogLine{failed, using, format}
 
-	k, _ := Of("6.12")
+	k, _ := Of("", "6.12")
 	require.Empty(t, k.Problems(log, 1))
 	require.Len(t, k.Problems(log, 2), 2)
 	require.Empty(t, k.Problems(slices.Concat(log, log), 2))
@@ -37,7 +40,7 @@ func TestProblems(t *testing.T) {
 	require.Contains(t, k.Problems(other, 1)[0], "something new")
 	require.Equal(t, []string{"M2MF"}, Movers(log))
 
-	old, _ := Of("6.1")
+	old, _ := Of("", "6.1")
 	require.Empty(t, old.Problems([]lab.LogLine{using}, 1))
 	require.Len(t, old.Problems(log, 1), 2)
 }
