@@ -51,8 +51,10 @@ func TestSubmission(t *testing.T) {
 	m.Completed(2)
 	require.True(t, m.line.Level && m.line.Edge && m.line.MSI)
 	require.Equal(t, 1, m.edges)
+	m.Completed(2)
 	engines, event := m.Interrupts()
 	require.Equal(t, uint32(1)<<2, engines)
+	m.card.barrier() // what is acknowledged is visible, of the second one, too
 	require.False(t, event || m.line.Level)
 
 	m.card.stale = true

@@ -20,7 +20,7 @@ var interrupts = mmio.Block{
 	Name:   "interrupts",
 	Source: "NVIDIA dev_vm.h",
 	Regs: []mmio.Reg{
-		{Name: prefixIntr + "LEAF", Offset: 0xb81000, Rep: eachLeaf, Access: mmio.W1C},
+		{Name: prefixIntr + "LEAF", Barrier: mmio.BarrierWrite, Offset: 0xb81000, Rep: eachLeaf, Access: mmio.W1C},
 		{Name: prefixIntr + "LEAF_EN_SET", Offset: 0xb81200, Rep: eachLeaf, Access: mmio.W1S},
 		{Name: prefixIntr + "LEAF_EN_CLEAR", Offset: 0xb81400, Rep: eachLeaf, Access: mmio.WO,
 			Effect: "bits that are one disable vectors; reads which are enabled"},
