@@ -48,8 +48,15 @@ func (g *GSP) alloc(o Object, p []byte) uint32 {
 		return invalidStructure
 	case (o.Class == clRoot) != (o.Handle == o.Client):
 		return invalidHandle
-	case o.Class != clRoot && parent != nil && parent.Class != c.parent:
+	case o.Class != clRoot && parent != nil && parent.Class != c.parent, c.parent == clChannel && parent == nil:
 		return invalidParent
+	case c.parent == clChannel:
+		if c.open != nil {
+			if status := c.open(g, parent, &o, p); status != ok {
+				return status
+			}
+		}
+		return g.objects.count(o.Client, o.Handle, 1)
 	}
 	n, status := g.objects.add(o)
 	if status == ok && c.open != nil {
@@ -65,7 +72,7 @@ func (g *GSP) free(client, handle uint32) uint32 {
 	n := g.objects.find(client, handle)
 	switch {
 	case n == nil:
-		return invalidHandle
+		return g.objects.count(client, handle, -1)
 	case n.Class == clSpace && g.used(n.Space.ID):
 		return inUse
 	}

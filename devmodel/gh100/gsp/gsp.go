@@ -52,11 +52,12 @@ type Progress struct {
 
 // State is all that GSP knows. Its objects come after their parents.
 type State struct {
-	Version int          `json:"version"`
-	Release string       `json:"release"`
-	Queues  *QueuesState `json:"queues"`
-	Calls   *CallsState  `json:"calls"`
-	Objects []Object     `json:"objects"`
+	Version int             `json:"version"`
+	Release string          `json:"release"`
+	Queues  *QueuesState    `json:"queues"`
+	Calls   *CallsState     `json:"calls"`
+	Objects []Object        `json:"objects"`
+	Engines []EngineObjects `json:"engines"`
 	Progress
 }
 
@@ -81,7 +82,7 @@ func New(cfg Config, host Host, mem Memory, st *State) (*GSP, error) {
 	a := &abi570
 	g := &GSP{cfg: cfg, host: host, mem: mem, abi: a, functions: a.functions(), classes: a.classes()}
 	g.controls = g.tableOfControls()
-	g.objects = tree{nodes: make(map[key]*node), most: cfg.Objects + len(internalObjects)}
+	g.objects = newTree(cfg.Objects)
 	if st == nil {
 		return g, nil
 	}
@@ -94,6 +95,7 @@ func (g *GSP) State() State {
 	for _, n := range g.objects.all() {
 		st.Objects = append(st.Objects, n.Object)
 	}
+	st.Engines = g.objects.allEngines()
 	if g.calls != nil {
 		st.Queues, st.Calls = &g.calls.q.QueuesState, &g.calls.CallsState
 	}
@@ -118,7 +120,7 @@ func (g *GSP) setState(st State) error {
 			st.Version, st.Release, StateVersion, g.abi.release)
 	}
 	st = clone(st)
-	if err := g.objects.load(st.Objects); err != nil {
+	if err := g.objects.load(st.Objects, st.Engines); err != nil {
 		return fmt.Errorf("gsp: state: %w", err)
 	}
 	for _, n := range g.objects.all() {
@@ -158,7 +160,7 @@ func (g *GSP) Boot(params uint64) error {
 			return err
 		}
 		g.calls = NewCalls(q)
-		if err := g.objects.load(internalObjects); err != nil {
+		if err := g.objects.load(internalObjects, nil); err != nil {
 			return err
 		}
 	case !g.Suspended:

@@ -328,6 +328,9 @@ func TestState(t *testing.T) {
 	admin[0xf4] = 5
 	require.Zero(t, u.alloc(c1, dev, 3, 0xc86f, admin.bytes(368)))
 	u.channel(c1, 1, 10)
+	for range 2 {
+		require.Zero(t, u.alloc(c1, chanBase+1, 9, 0xc8b5, nil))
+	}
 	u.asks(0x20800ac3, []byte{1})
 	for i := range uint32(mostUnknown + 1) {
 		u.control(internal, internalSub, 1<<24+i, nil)

@@ -12,7 +12,7 @@ type Channel struct {
 	dev      *Device
 	id       int32
 	notifier uint32
-	next     uint32 // handle of the next object; a GH100's GSP wants another on each channel
+	next     uint32 // handle of the next object
 }
 
 // NewChannel makes a channel. ENODEV: nouveau has no channel of its own
@@ -22,7 +22,7 @@ func (d *Device) NewChannel() (*Channel, error) {
 	if err := ioctl(d.f, "CHANNEL_ALLOC", ioctlChannelAlloc, unsafe.Pointer(req)); err != nil {
 		return nil, err
 	}
-	return &Channel{dev: d, id: req.Channel, notifier: req.NotifierHandle, next: 0xbeef0000 | uint32(req.Channel)<<8}, nil
+	return &Channel{dev: d, id: req.Channel, notifier: req.NotifierHandle, next: 0xbeef0000}, nil
 }
 
 // ID is the hardware channel number.
