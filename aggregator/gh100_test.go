@@ -107,7 +107,7 @@ func TestHopperFailures(t *testing.T) {
 		{card.Fault{VA: 0x5000, Write: true, Reason: shadowpt.PageReadOnly},
 			device.Failure{Kind: gsp.ErrorMMU, Addr: 0x5000, Access: 6, Text: "an address without a page: write at 0x5000"}},
 		{card.Fault{Kind: card.NoMethod, Class: 0xc86f, Method: 0x300, Data: 5},
-			device.Failure{Kind: gsp.ErrorPBDMA, Text: "a method without an engine: class c86f, method 0x300, data 0x5"}},
+			device.Failure{Kind: gsp.ErrorPBDMA, Text: "a method without an engine: subchannel 0, class c86f, method 0x300, data 0x5"}},
 		{card.Fault{Kind: card.BadData, Class: 0xcb97, Text: "draws are not there"}, device.Failure{Kind: gsp.ErrorGraphics, Text: "draws are not there"}},
 	} {
 		id := 100 + uint32(n)

@@ -393,7 +393,7 @@ func TestHopperAlone(t *testing.T) {
 	r.wr(0x3004+h.id*8, 0)
 	r.wr(0x2628, 0)
 	r.runlist(1)
-	h.submit(sem(hSem, 5, 1))
+	h.submit(incr(4, 0x100, 0), sem(hSem, 5, 1)) // the copy class needs no SET_OBJECT
 	h.done()
 	r.wr(0x2628, 1)
 	c.alive()

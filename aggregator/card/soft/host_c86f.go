@@ -51,7 +51,17 @@ func (x *run) setObjectC86F(subch uint8, data uint32) {
 }
 
 // home is the first engine of the channel's runlist.
-func (x *run) home() uint8 { return uint8(gf100.Executing[x.direct.Engine]) }
+func (ch *channel) home() uint8 { return uint8(gf100.Executing[ch.direct.Engine]) }
+
+// bindCopy binds the copy class to its subchannel, where drivers use it without SET_OBJECT.
+func bindCopy(ch *channel) {
+	const subchannel = 4
+	e := ch.home()
+	if e == gf100.EngineGR {
+		e = gf100.EngineCE0
+	}
+	ch.Objects[subchannel] = object{Class: 0xc8b5, Engine: e, Bound: true}
+}
 
 // nonStallC86F raises the event of the first engine of the channel's runlist.
 func (x *run) nonStallC86F(uint8, uint32) {

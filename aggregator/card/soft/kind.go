@@ -16,6 +16,7 @@ type channelKind struct {
 	control func(x *run, opcode uint8, operand uint32)
 	// contexts gives a channel its units, which are in its Exec.
 	contexts func(*channel)
+	begin    func(*channel) // binds the first objects
 }
 
 var kind906f, kindC86F channelKind
@@ -33,7 +34,7 @@ func init() {
 		},
 	}
 	kindC86F = channelKind{
-		format: shadowpt.Hopper, last: shadowpt.Hopper.VASize() - 1, host: &hostMethodsC86F, control: (*run).controlC86F,
+		format: shadowpt.Hopper, last: shadowpt.Hopper.VASize() - 1, host: &hostMethodsC86F, control: (*run).controlC86F, begin: bindCopy,
 		contexts: func(ch *channel) {
 			if ch.Hopper == nil {
 				ch.Hopper = new(engine.Hopper)

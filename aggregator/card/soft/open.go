@@ -50,6 +50,7 @@ func (c *Card) OpenChannel(d card.Description) (card.DescribedChannel, error) {
 	ch.USERD, ch.USERDTarget, ch.Ring, ch.RingLog2 = d.USERD, d.In, d.Ring.Base, d.Ring.Log2
 	ch.GPGet, ch.Host.Ref = d.State.GPGet, d.State.Ref
 	ch.SubMask, ch.Pending = 0xfff, -1
+	kind.begin(ch)
 	ch.keeps(d.Keep)
 	c.contexts.restore(ch, d.State.Token)
 	ch.resumed()

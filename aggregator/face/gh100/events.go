@@ -38,7 +38,7 @@ func (f *Face) Failed(slot uint32, e report.Error) {
 // describe says for people what a fault is that the card has no words for.
 func describe(f *card.Fault) string {
 	if f.Kind.From() != card.MMU {
-		return fmt.Sprintf("%v: class %04x, method %#x, data %#x", f.Kind, f.Class, f.Method, f.Data)
+		return fmt.Sprintf("%v: subchannel %d, class %04x, method %#x, data %#x", f.Kind, f.Subchannel, f.Class, f.Method, f.Data)
 	}
 	access := "read"
 	if f.Write {
