@@ -98,6 +98,7 @@ func TestHopper(t *testing.T) {
 
 	_, _ = rand.Read(from)
 	there(channels[0])
+	channels[0].Wait(channels[0].Submit(0x2001_6000, 0x902d)) // a 2D object on subchannel 3
 	d.Suspend()
 	require.NoError(t, v.GPU.Reset())
 	v.GPU.WriteConfig(0x68, []byte{5, 0x78, 1, 0})
@@ -105,6 +106,7 @@ func TestHopper(t *testing.T) {
 	for _, ch := range channels {
 		back(ch)
 	}
+	channels[0].Wait(channels[0].Submit(0x2001_6040, 0)) // NO_OPERATION
 	require.Empty(t, v.asked())
 	require.Empty(t, v.Guest.QuarantineReason())
 

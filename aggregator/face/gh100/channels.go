@@ -73,14 +73,18 @@ func (f *Face) OpenChannel(c gsp.Channel) (err error) {
 	}
 	f.locked(func(s *FaceState) {
 		slot, ok := s.free(f.guest.MaxChannels())
+		token := uint64(0)
+		if before := s.before(&c); ok && before >= 0 {
+			slot, token = uint32(before), s.Slots[before].Token
+		}
 		switch {
 		case f.slots[c.ID] != 0:
 			err = fmt.Errorf("channel %d is open already", c.ID)
 		case !ok:
 			err = errNoSlot
 		default:
-			c.Opened, c.Scheduled = true, false
-			s.Slots[slot], s.Last, f.slots[c.ID] = Slot{Channel: c}, slot, uint8(slot)+1
+			c.Opened, c.Scheduled, c.Failed = true, false, false
+			s.Slots[slot], s.Last, f.slots[c.ID] = Slot{c, token}, slot, uint8(slot)+1
 			f.bind(slot)
 		}
 	})
@@ -101,10 +105,18 @@ func (s *FaceState) free(most int) (slot uint32, ok bool) {
 	return slot, most > 0
 }
 
+// before returns the slot that a channel had before the guest fell asleep, -1 if there is none.
+func (s *FaceState) before(c *gsp.Channel) int {
+	if !c.Opened {
+		return -1
+	}
+	return slices.IndexFunc(s.Slots[:], func(o Slot) bool { return !o.Opened && o.ID == c.ID && o.Instance == c.Instance })
+}
+
 // CloseChannel implements gsp.Host.
 func (f *Face) CloseChannel(id uint32) {
 	f.with(id, func(s *FaceState, slot uint32) {
-		s.Slots[slot], f.slots[id] = Slot{}, 0
+		s.Slots[slot].Opened, f.slots[id] = false, 0
 		f.bind(slot)
 		f.guest.Allow(slot, false)
 	})
@@ -148,16 +160,16 @@ func (f *Face) Doorbell(id uint32) {
 // Describe implements channels.Face. The ring goes on at the GP_GET in USERD, which a driver clears for a
 // new channel, and Show writes for one that is closed while the guest sleeps.
 func (f *Face) Describe(slot uint32) (d channels.Description, ok bool) {
-	var c gsp.Channel
+	var c Slot
 	var dir Directory
 	f.locked(func(s *FaceState) {
-		c = s.Slots[slot].Channel
+		c = s.Slots[slot]
 		dir = s.Spaces[c.Space]
 	})
 	if !c.Opened || dir.In == gsp.TargetNone {
 		return d, false // closed since the round began
 	}
-	p := &place{f.guest.Memory(), c.USERD}
+	p := &place{f, slot, f.guest.Memory(), c.USERD}
 	var b [chip.USERDGPPut + 4 - chip.USERDGPGet]byte
 	if _, whole := p.mem.Translate(shadowpt.VRAM, c.USERD, chip.USERDSize, true); !whole || !p.mem.Read(shadowpt.VRAM, c.USERD+chip.USERDGPGet, b[:]) {
 		f.guest.ChannelStats().BadUSERD.Add(1)
@@ -168,7 +180,7 @@ func (f *Face) Describe(slot uint32) (d channels.Description, ok bool) {
 		Space:    shadowpt.Space{Dir: dir.Root, Target: targets[dir.In], Limit: lastAddress},
 		Engine:   engines[first(c.Engine)],
 		Ring:     card.Ring{Base: c.Ring, Log2: uint32(bits.TrailingZeros32(c.Entries))},
-		State:    card.State{GPGet: get},
+		State:    card.State{GPGet: get, Token: c.Token},
 		Progress: card.Progress{GPGet: get},
 		Put:      binary.LittleEndian.Uint32(b[chip.USERDGPPut-chip.USERDGPGet:]),
 
@@ -176,8 +188,10 @@ func (f *Face) Describe(slot uint32) (d channels.Description, ok bool) {
 	}, true
 }
 
-// place is where a channel has its USERD in the guest's VRAM.
+// place is the slot of a channel, and where it has its USERD in the guest's VRAM.
 type place struct {
+	face  *Face
+	slot  uint32
 	mem   *memory.Memory
 	userd uint64
 }
@@ -197,5 +211,8 @@ func (p *place) Show(now card.Progress) {
 	p.mem.Update(p.userd, chip.USERDSize, []memory.Word{{Offset: chip.USERDGPGet, Value: now.GPGet}})
 }
 
-// Save implements channels.Structures. The driver has no more of a channel's state than Show writes.
-func (p *place) Save(card.State) {}
+// Save implements channels.Structures. The driver has no more of a channel's state than Show writes; the
+// rest is kept for a channel that comes back after a sleep.
+func (p *place) Save(now card.State) {
+	p.face.locked(func(s *FaceState) { s.Slots[p.slot].Token = now.Token })
+}

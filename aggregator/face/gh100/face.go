@@ -74,10 +74,10 @@ type Directory struct {
 }
 
 // Slot has the guest's channel that the aggregator knows by the slot's number. It is free unless the
-// channel is Opened.
+// channel is Opened; then it has the one that was there last.
 type Slot struct {
 	gsp.Channel
-	Failed bool // it does not run again
+	Token uint64 // names the state that the card keeps of it while the guest sleeps
 }
 
 var _ device.Card = (*Face)(nil)
@@ -105,10 +105,19 @@ func (f *Face) Round([2]uint32) report.Notes { return 0 }
 func (f *Face) Time() uint64             { return f.guest.Time() }
 func (f *Face) Quarantine(reason string) { f.guest.Quarantine(reason) }
 
-// Reset implements the interface of the virtual GPU. What GSP asked for is forgotten.
+// Reset implements the interface of the virtual GPU. What GSP asked for is forgotten, but for the channels
+// that a sleeping guest had.
 func (f *Face) Reset(keep bool) error {
 	err := f.guest.Reset(keep)
-	f.locked(func(s *FaceState) { f.take(FaceState{Spaces: map[uint64]Directory{}, Last: s.Last}) })
+	f.locked(func(s *FaceState) {
+		s.Spaces = map[uint64]Directory{}
+		for i := range s.Slots {
+			if s.Slots[i].Opened = false; !keep {
+				s.Slots[i] = Slot{}
+			}
+		}
+		f.take(*s)
+	})
 	f.showWindows()
 	return err
 }

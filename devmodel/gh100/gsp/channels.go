@@ -112,7 +112,7 @@ func (g *GSP) openGraphics(channel *node, _ *Object, _ []byte) uint32 {
 
 // present lets the host have the channel. That of the first context never comes to it.
 func (g *GSP) present(c *Channel) uint32 {
-	if !c.Opened {
+	if !c.Opened && !c.Failed {
 		if g.host.OpenChannel(*c) != nil {
 			return noMemory
 		}
@@ -134,7 +134,9 @@ func (g *GSP) schedule(n *node, p []byte) uint32 {
 	status := g.present(c)
 	if status == ok {
 		c.Scheduled = g.abi.scheduleOn.get(p) != 0
-		g.host.Schedule(c.ID, c.Scheduled && !g.Stopped)
+		if c.Opened {
+			g.host.Schedule(c.ID, c.Scheduled && !g.Stopped)
+		}
 	}
 	return status
 }
@@ -143,7 +145,7 @@ func (g *GSP) schedule(n *node, p []byte) uint32 {
 func (g *GSP) stop(_ *node, p []byte) uint32 {
 	g.Stopped = g.abi.stopOn.get(p) != 0
 	for _, o := range g.channels {
-		if o != nil && o.Channel.Scheduled {
+		if o != nil && o.Channel.Scheduled && o.Channel.Opened {
 			g.host.Schedule(o.Channel.ID, !g.Stopped)
 		}
 	}

@@ -22,7 +22,10 @@ func (g *GSP) Failed(channel, kind uint32, addr uint64, fault uint32) {
 	a.rcType.put(p, uint64(kind))
 	a.rcAddress.put(p, addr)
 	a.rcFault.put(p, uint64(fault))
-	g.event(evRCTriggered, channel, p, func(e *Engine) { a.rcEngine.put(p, uint64(e.Type)) })
+	g.event(evRCTriggered, channel, p, func(e *Engine) {
+		a.rcEngine.put(p, uint64(e.Type))
+		g.channels[channel].Channel.Failed = true
+	})
 }
 
 // LogError gives the driver a line for its log that concerns a channel.

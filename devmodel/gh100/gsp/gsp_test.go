@@ -119,6 +119,8 @@ func TestSuspend(t *testing.T) {
 	status, _ := u.control(c1, dev, 0x801813, fields{0: 0xffd00000, 8: 2, 16: vas}.bytes(32))
 	require.Zero(t, status)
 	u.channel(c1, 1, 1)
+	u.channel(c1, 3, 1)
+	u.g.Failed(3, ErrorMMU, 0, 0)
 	u.host.took()
 	u.asks(0x20800ac3, []byte{1})
 	status, _ = u.control(c1, chanBase+1, 0xa06f0103, []byte{1, 0})
@@ -130,7 +132,7 @@ func TestSuspend(t *testing.T) {
 	u.asks(0x20800ac2, fields{0: internal, 4: 0xcaf00003}.bytes(24))
 	require.Zero(t, u.free(internal, 0xcaf00003))
 	require.Zero(t, u.call(47, fields{0: 1, 4: 3}.bytes(8)).Result)
-	require.Equal(t, "schedule 1 false; schedule 1 false; close 1; drop 1; bar2 0x0; unload true", u.host.took())
+	require.Equal(t, "schedule 1 false; schedule 3 false; schedule 1 false; close 3; close 1; drop 1; bar2 0x0; unload true", u.host.took())
 
 	require.True(t, u.push(Call{Function: 72, Payload: make([]byte, 928)}))
 	read := u.g.State().Queues.Read
@@ -148,7 +150,7 @@ func TestSuspend(t *testing.T) {
 	u.ram[argsAt] ^= 1
 	u.boot()
 	const open = "open 1 in 2 on GR0 ring 0x11000+512 userd 0x1000 inst 0xfffff000 admin false"
-	require.Equal(t, "bar2 0x1002; space 2; directory 2 0xffd00000 1; "+open, u.host.took(), "but not one that was never bound")
+	require.Equal(t, "bar2 0x1002; space 2; directory 2 0xffd00000 1; "+open, u.host.took(), "but not one that was never bound, nor one that failed")
 	u.asks(0x20800ac3, []byte{0})
 	require.EqualValues(t, 0x1002, u.g.State().BAR2)
 	require.Zero(t, u.alloc(c1, chanBase+1, 7, 0xcb97, nil))
@@ -332,6 +334,7 @@ func TestState(t *testing.T) {
 		require.Zero(t, u.alloc(c1, chanBase+1, 9, 0xc8b5, nil))
 	}
 	u.asks(0x20800ac3, []byte{1})
+	u.g.Failed(1, ErrorMMU, 0, 0)
 	for i := range uint32(mostUnknown + 1) {
 		u.control(internal, internalSub, 1<<24+i, nil)
 	}

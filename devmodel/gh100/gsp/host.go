@@ -59,7 +59,8 @@ type Channel struct {
 	Admin bool `json:"admin"`
 
 	// Opened says that the host has the channel, except during a suspend, Scheduled that the driver wants
-	// it to run.
+	// it to run. A host that is given an Opened one had it before a suspend.
 	Opened    bool `json:"opened"`
 	Scheduled bool `json:"scheduled"`
+	Failed    bool `json:"failed"` // it was stopped for good
 }

@@ -18,7 +18,8 @@ func (g *GSP) suspend() {
 	g.Suspended = true
 }
 
-// resume gives it back. Spaces get new ids. A channel for which the host has no room has failed.
+// resume gives it back. Spaces get new ids. A channel for which the host has no room has failed; one that
+// failed before does not come back.
 func (g *GSP) resume() {
 	g.Suspended = false
 	if g.BAR2 != 0 {
@@ -36,12 +37,12 @@ func (g *GSP) resume() {
 			}
 		case clChannel:
 			c.Space = ids[c.Space]
-			opened := c.Opened
-			c.Opened = false
 			switch {
-			case !opened:
-			case g.present(c) != ok:
-				c.Scheduled = false
+			case !c.Opened:
+			case c.Failed:
+				c.Opened = false
+			case g.host.OpenChannel(*c) != nil:
+				c.Opened = false
 				g.Failed(c.ID, ErrorGraphics, 0, 0)
 			case c.Scheduled && !g.Stopped:
 				g.host.Schedule(c.ID, true)
