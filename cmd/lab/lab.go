@@ -178,6 +178,15 @@ func Ensure(ctx context.Context, progress io.Writer, mesa string, kernels ...str
 	return out, nil
 }
 
+// Fetch fetches what a machine is started from, except for its image.
+func Fetch(ctx context.Context, cfg Config) error {
+	err := cfg.setDefaults()
+	if err == nil {
+		_, err = assets(ctx, cfg)
+	}
+	return err
+}
+
 func assets(ctx context.Context, cfg Config) (Assets, error) {
 	dir, err := fetch.DefaultDir()
 	if err != nil {

@@ -107,10 +107,14 @@ func isHelp(word string) bool {
 }
 
 func fetchAll(ctx context.Context, versions []string) error {
-	if len(versions) == 0 {
+	all := len(versions) == 0
+	if all {
 		versions = lab.Kernels
 	}
 	assets, err := lab.Ensure(ctx, os.Stderr, "", versions...)
+	if all && err == nil {
+		err = lab.Fetch(ctx, lab.Config{Chip: lab.ChipGH100, Mesa: "26", Progress: os.Stderr})
+	}
 	for i, a := range assets {
 		if i == 0 {
 			fmt.Printf("QEMU   %s\n", a.QEMU.Version)
