@@ -19,16 +19,16 @@ func faultsOf(g *api.GPU) (n uint64) {
 	return n
 }
 
-// gpuTable lists GPUs, with their sockets or in 80 columns.
+// gpuTable lists GPUs, with channels and sockets or in 80 columns.
 func gpuTable(b *strings.Builder, gpus []api.GPU, sockets bool) {
 	if len(gpus) == 0 {
 		b.WriteString("There are no GPUs; umbra gpu add makes one.\n")
 	}
-	head, socket := "name\tVRAM\tchannels\tclient\ttraps\tinterrupts\tfaults\trules broken", ""
+	head := []string{"name", "chip", "VRAM", "client", "traps", "interrupts", "faults", "rules broken"}
 	if sockets {
-		head += "\tsocket"
+		head = append(slices.Insert(head, 3, "channels"), "socket")
 	}
-	t := newTable(b, "", head)
+	t := newTable(b, "", strings.Join(head, "\t"))
 	for i := range gpus {
 		g := &gpus[i]
 		client, channels := "-", "all"
@@ -38,10 +38,11 @@ func gpuTable(b *strings.Builder, gpus []api.GPU, sockets bool) {
 		if g.Channels > 0 {
 			channels = fmt.Sprint(g.Channels)
 		}
+		row := fmt.Sprintf("%s\t%d\t%d\t%d\t%d", client, g.Traps, g.Interrupts, faultsOf(g), g.Broken())
 		if sockets {
-			socket = "\t" + g.Socket
+			row = channels + "\t" + row + "\t" + g.Socket
 		}
-		t.row("%s\t%v\t%s\t%s\t%d\t%d\t%d\t%d%s", g.Name, config.Size(g.VRAM), channels, client, g.Traps, g.Interrupts, faultsOf(g), g.Broken(), socket)
+		t.row("%s\t%s\t%v\t%s", g.Name, g.Chip, config.Size(g.VRAM), row)
 	}
 	t.flush()
 	for i := range gpus {

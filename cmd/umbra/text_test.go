@@ -60,7 +60,7 @@ func TestStatusFitsTerminal(t *testing.T) {
 			Ledger: &api.LedgerNode{Engines: busy, Children: make([]api.LedgerNode, 20)}}}
 	for i := range 4 {
 		s.GPUs = append(s.GPUs, api.GPU{
-			Name: fmt.Sprint("vm", i), VRAM: 1000 << 20, Channels: 128, Attached: true, Traps: 1e7, Interrupts: 1e7, Socket: "/run/umbra/guest.sock",
+			Name: fmt.Sprint("vm", i), Chip: "gh100", VRAM: 1000 << 20, Channels: 128, Attached: true, Traps: 1e7, Interrupts: 1e7, Socket: "/run/umbra/guest.sock",
 			Share: &api.Share{Weight: 1000, Cap: 25, Priority: 7}, CardTime: &api.LedgerNode{Engines: busy},
 			Counts: map[string]uint64{"mmu_faults": 1e5, "runaways": 2},
 		})
@@ -127,7 +127,7 @@ func TestPassThroughCounts(t *testing.T) {
 		require.EqualValues(t, 16, g.Count("program_faults"))
 		var b strings.Builder
 		gpuTable(&b, []api.GPU{*g}, true)
-		require.Regexp(t, `\n  card +512MiB +all +- +0 +0 +15 +0 `, b.String())
+		require.Regexp(t, `\n  card +gf100 +512MiB +all +- +0 +0 +15 +0 `, b.String())
 	}
 	require.EqualValues(t, 15, status.Card.Faults.Total())
 }
