@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/umbra-gpu/umbra/aggregator"
+	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
 
@@ -96,7 +97,7 @@ func (c *Config) tooLarge(g *GPU, left Size) error {
 		}
 		return tablesFor(vram)
 	})
-	fits := "no GPU fits; give the card more"
+	fits := fmt.Sprintf("no GPU fits; give the card %v or more", roundUp(c.Card.VRAM-left+g.Memory()+g.Tables, 64*mib))
 	if room >= leastGPU {
 		fits = fmt.Sprintf("vram=%v fits, or give the card more", room)
 	} else if g.Given("tables") && largest(left, g.Chip, tablesFor) >= leastGPU {
@@ -104,6 +105,27 @@ func (c *Config) tooLarge(g *GPU, left Size) error {
 	}
 	return &Error{g.Where("vram"), g.VRAM.String(), fmt.Sprintf("does not fit: with %v for page tables it takes %v, and the card's %v have %v left; %s (card.vram, --vram)",
 		g.Tables, g.Memory()+g.Tables, c.Card.VRAM, left, fits)}
+}
+
+func roundUp(n, unit Size) Size { return (n + unit - 1) / unit * unit }
+
+// ownAddresses are those that a server takes beside the card's memory, windows, and clients' memory.
+const ownAddresses Size = 2 << 30
+
+// FitAddresses checks that a process that has so many addresses can map the card and the windows of GPUs.
+func (c *Config) FitAddresses(gpus []GPU, all Size) error {
+	need := c.Card.VRAM + ownAddresses
+	for i := range gpus {
+		g := &gpus[i]
+		if g.BARMap&aperture.MapBAR1 == 0 {
+			continue
+		}
+		if need += g.BAR1; need > all {
+			return &Error{g.Where("bar1"), g.BAR1.String(), fmt.Sprintf("with the card's %v and the server's %v it takes %v of addresses, and this process may have %v; give less, leave bar1 out of bar-map, or raise the limit RLIMIT_AS",
+				c.Card.VRAM, ownAddresses, need, all&^(mib-1))}
+		}
+	}
+	return nil
 }
 
 // largest is the most memory of a chip that fits into left together with its page tables.

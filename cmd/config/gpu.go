@@ -148,7 +148,7 @@ func (c *Config) complete(e entry) (g GPU, err error) {
 		errs = append(errs, &Error{Where: g.Where("socket"), Reason: "missing; say where QEMU shall attach, for example " + g.Name + ".sock"})
 	}
 	if g.VRAM == 0 {
-		errs = append(errs, &Error{Where: g.Where("vram"), Reason: "missing; say how much of the card's memory it gets, for example 256MiB"})
+		errs = append(errs, &Error{Where: g.Where("vram"), Reason: fmt.Sprintf("missing; say how much of the card's memory it gets, for example %v", max(256*mib, memories[g.Chip].unit))})
 	}
 	if g.Channels > 0 && g.Guaranteed > g.Channels {
 		errs = append(errs, &Error{g.Where("guaranteed"), fmt.Sprint(g.Guaranteed), fmt.Sprintf("more than its %d channels (%s)", g.Channels, g.Where("channels"))})

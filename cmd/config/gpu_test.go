@@ -278,6 +278,15 @@ func TestCardTime(t *testing.T) {
 	require.Equal(t, gate.ByGuest, share.Grouping())
 }
 
+// TestFitAddresses: the card and the mapped windows of all GPUs fit into the addresses of a process.
+func TestFitAddresses(t *testing.T) {
+	c, err := read("card: {vram: 6GiB, chip: gh100, bar1: 8GiB}\n", "name=a,socket=a.sock,vram=4GiB", "name=b,socket=b.sock,vram=64MiB,chip=gf100,bar-map=rom")
+	require.NoError(t, err)
+	require.NoError(t, c.FitAddresses(c.GPUs, 16<<30))
+	require.EqualError(t, c.FitAddresses(c.GPUs, 16<<30-1),
+		"--gpu name=a: bar1: 8GiB: with the card's 6GiB and the server's 2GiB it takes 16GiB of addresses, and this process may have 16383MiB; give less, leave bar1 out of bar-map, or raise the limit RLIMIT_AS")
+}
+
 // TestClientPart: all clients together never take more of what the process has than is theirs. The
 // default fits a guest of 256 GiB beside 31 others. An error says what would do.
 func TestClientPart(t *testing.T) {
@@ -344,7 +353,8 @@ func TestChips(t *testing.T) {
 			`--gpu name=a: rom: x.rom: only a gf100 has this option, and the chip is gh100 (--gpu name=a: chip); remove the option, or say chip gf100`},
 		{"card: {vram: 6GiB}\n", "name=a,socket=a.sock,vram=64MiB,model=h200", `--gpu name=a: model: h200: only a gh100 has this option, and the chip is gf100`},
 		{"card: {chip: gh100, rom: x.rom}\n", "", `f.yaml:1:26: card.rom: x.rom: only a gf100 has this option, and the chip is gh100 (f.yaml:1:14: card.chip); remove the option`},
-		{"card: {vram: 4GiB}\n", "name=a,socket=a.sock,vram=4GiB,chip=gh100", `4GiB: does not fit: with 64MiB for page tables it takes 4176MiB, and the card's 4GiB have 4088MiB left; no GPU fits; give the card more`},
+		{"card: {vram: 4GiB}\n", "name=a,socket=a.sock,vram=4GiB,chip=gh100", `4GiB: does not fit: with 64MiB for page tables it takes 4176MiB, and the card's 4GiB have 4088MiB left; no GPU fits; give the card 4224MiB or more`},
+		{"card: {vram: 5GiB, chip: gh100}\n", "name=a,socket=a.sock", `gets, for example 4GiB`},
 	} {
 		var gpus []string
 		if x.gpu != "" {

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -178,7 +179,7 @@ func (s *Server) Add(a api.AddRequest) (out api.GPU, err error) {
 		}
 	}
 	all = append(all, g)
-	if err := s.Config.Fit(all); err != nil {
+	if err := cmp.Or(s.Config.Fit(all), s.Config.FitAddresses(all, config.Size(addressSpace()))); err != nil {
 		return out, api.Conflict("%v", err)
 	}
 	cfg, err := GPUOf(&all[len(all)-1])

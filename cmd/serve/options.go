@@ -94,6 +94,9 @@ func (p *Plan) planTransport(log *slog.Logger) (err error) {
 		if p.options.MaxDMAMemory, err = c.ClientPart(config.ClientMemory, addressSpace(), p.whole); err != nil {
 			return err
 		}
+		if err = c.FitAddresses(c.GPUs, config.Size(addressSpace())); err != nil {
+			return err
+		}
 		if p.options.MaxDMAAlloc, err = clientAlloc(c, p.whole, log); err != nil {
 			return err
 		}
