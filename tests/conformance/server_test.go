@@ -10,9 +10,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/umbra-gpu/umbra/aggregator"
+	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
+	"github.com/umbra-gpu/umbra/aggregator/driver"
 	"github.com/umbra-gpu/umbra/aggregator/passthrough"
 	"github.com/umbra-gpu/umbra/cmd/serve"
+	"github.com/umbra-gpu/umbra/devmodel/gh100/gsp"
 	"github.com/umbra-gpu/umbra/vfiouser"
 	"github.com/umbra-gpu/umbra/vfiouser/conformance"
 	"github.com/umbra-gpu/umbra/vfiouser/libvfiouser"
@@ -164,5 +168,23 @@ func TestSuiteOfTheCard(t *testing.T) {
 		t.Cleanup(func() { require.NoError(t, card.Close()) })
 		_, path := serveAt(t, by, serve.NewPassThrough(card, passthrough.Config{}))
 		suite(t, path)
+	})
+}
+
+// TestSuiteOfAGH100: a virtual GPU with the windows of that chip.
+func TestSuiteOfAGH100(t *testing.T) {
+	eachTransport(t, func(t *testing.T, by maker) {
+		card, err := soft.New(soft.Config{VRAM: 5 << 30})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, card.Close()) })
+		s, err := serve.NewShared(card, by, vfiouser.Options{}, aggregator.Options{}, driver.Options{})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, s.Close()) })
+		path := filepath.Join(t.TempDir(), "s")
+		e, err := s.Add(serve.GPUConfig{Device: serve.GH100{}, Socket: path,
+			Share: aggregator.GuestConfig{Name: "h", VRAM: 4<<30 + gsp.Reserved, Map: aperture.MapAll}})
+		require.NoError(t, err)
+		suite(t, path)
+		require.NoError(t, e.Virtual.Dirty())
 	})
 }
