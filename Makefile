@@ -14,8 +14,8 @@ help: ## list the targets
 build: ## build the command, bin/umbra
 	$(VECTORS) $(GO) build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/umbra ./cmd/umbra
 
-demo: build ## show two Debian guests on one software card; fetches what is missing
-	$(GO) run ./tests/demo --umbra bin/umbra
+demo: build ## show two Debian guests on one software card, with CHIP=gh100 as a GH100; fetches what is missing
+	$(GO) run ./tests/demo --umbra bin/umbra $(if $(CHIP),--chip $(CHIP))
 
 test: ## check and test everything in ten minutes; the last line counts
 	@tools/test gate

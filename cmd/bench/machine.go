@@ -26,11 +26,15 @@ func prepareMachines(ctx context.Context, o *Options) error {
 	if _, err := image.Source(); err != nil { // the guests' programs are built from source
 		return err
 	}
-	with := ""
-	if o.asked(openCL.name) {
-		with = mesa
+	var machines []lab.Config
+	for _, k := range o.Kernels {
+		m := lab.Config{Kernel: k}
+		if o.asked(openCL.name) {
+			m.Mesa = mesa
+		}
+		machines = append(machines, m)
 	}
-	_, err := lab.Ensure(ctx, o.Progress, with, o.Kernels...)
+	_, err := lab.Ensure(ctx, o.Progress, machines...)
 	return err
 }
 

@@ -157,17 +157,17 @@ type Assets struct {
 	firmwareFiles []string
 }
 
-// Ensure fetches what machines with these kernels need, and builds their images, so that
-// starting one later does not wait. Without kernels, it is the default one. mesa is as in
-// Config; images with Mesa are built with their programs, at the start of a machine.
-func Ensure(ctx context.Context, progress io.Writer, mesa string, kernels ...string) ([]Assets, error) {
-	if len(kernels) == 0 {
-		kernels = []string{""}
-	}
+// Ensure fetches what these machines need, and builds their images, so that starting one later does
+// not wait. Images with Mesa are built with their programs, at the start of a machine.
+func Ensure(ctx context.Context, progress io.Writer, machines ...Config) ([]Assets, error) {
 	var out []Assets
-	for _, k := range kernels {
-		a, err := assets(ctx, Config{Kernel: k, Mesa: mesa, Progress: progress})
-		if err == nil && mesa == "" {
+	for _, cfg := range machines {
+		cfg.Progress = progress
+		if err := cfg.setDefaults(); err != nil {
+			return out, err
+		}
+		a, err := assets(ctx, cfg)
+		if err == nil && cfg.Mesa == "" {
 			err = a.build(ctx)
 		}
 		if err != nil {
@@ -176,15 +176,6 @@ func Ensure(ctx context.Context, progress io.Writer, mesa string, kernels ...str
 		out = append(out, a)
 	}
 	return out, nil
-}
-
-// Fetch fetches what a machine is started from, except for its image.
-func Fetch(ctx context.Context, cfg Config) error {
-	err := cfg.setDefaults()
-	if err == nil {
-		_, err = assets(ctx, cfg)
-	}
-	return err
 }
 
 func assets(ctx context.Context, cfg Config) (Assets, error) {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -11,7 +12,6 @@ import (
 
 	"github.com/umbra-gpu/umbra/cmd/api"
 	"github.com/umbra-gpu/umbra/cmd/lab"
-	"github.com/umbra-gpu/umbra/cmd/lab/image"
 	"github.com/umbra-gpu/umbra/cmd/lab/proto"
 	"github.com/umbra-gpu/umbra/tests/nouveau"
 	"github.com/umbra-gpu/umbra/tests/testserver"
@@ -23,7 +23,6 @@ type demo struct {
 	ctx    context.Context
 	server *testserver.Process
 	guests []*guest
-	mesa   string // version, "" for none
 
 	held   int
 	failed []string
@@ -34,20 +33,19 @@ type demo struct {
 
 // guest is a machine with what it verified so far.
 type guest struct {
-	name, version, release string
-	kernel                 nouveau.Kernel
+	*chip
+	name, release string
+	kernel        nouveau.Kernel
+	machine       lab.Config
 
 	vm       *lab.VM
 	copies   uint64
 	verified map[string]uint64 // bytes, by class: "9039"
 }
 
-// classes of the engines that the guest's copies name, as the server writes them.
-var classes = map[string]string{"m2mf": "9039", "ce0": "90b5", "ce1": "90b8"}
-
 func (g *guest) add(engine string, copies, bytes uint64) {
 	g.copies += copies
-	g.verified[classes[engine]] += bytes
+	g.verified[g.classes[engine]] += bytes
 }
 
 // bytes is the sum of the verified ones.
@@ -77,7 +75,7 @@ func (c *check) none(err error) { c.want(err == nil, "%v", err) }
 // guest makes the fault and loses its power. The run ends if a check fails that others need.
 var steps = []struct {
 	name             string
-	each, need, mesa bool // one for each guest: "boot a", "boot b"; others need it; only with Mesa
+	each, need, mesa bool // one for each guest: "boot a", "boot b"; others need it; only in guests with Mesa
 	do               func(d *demo, g *guest, c *check)
 }{
 	{name: "boot", each: true, need: true, do: (*demo).boot},
@@ -87,7 +85,7 @@ var steps = []struct {
 	{name: "reboot", do: (*demo).reboot},
 	{name: "GPU fault", do: (*demo).fault},
 	{name: "out of bounds", do: (*demo).outOfBounds},
-	{name: "OpenCL", each: true, mesa: true, do: (*demo).openCL},
+	{each: true, mesa: true, do: (*demo).program},
 	{name: "registers", do: (*demo).registers},
 	{name: "power cut", do: (*demo).powerCut},
 	{name: "power-off", do: (*demo).powerOff},
@@ -99,12 +97,12 @@ func (d *demo) all() error {
 	d.begun.Add(len(d.guests))
 	d.suites.Add(len(d.guests))
 	for _, s := range steps {
-		if s.mesa && d.mesa == "" {
-			continue
-		}
 		guests := d.guests[:1]
 		if s.each {
 			guests = d.guests
+		}
+		if s.mesa {
+			guests = slices.DeleteFunc(slices.Clone(guests), func(g *guest) bool { return g.machine.Mesa == "" })
 		}
 		var all sync.WaitGroup
 		var mu sync.Mutex // one line at a time
@@ -112,6 +110,9 @@ func (d *demo) all() error {
 		for _, g := range guests {
 			all.Go(func() {
 				c, began := &check{name: s.name}, time.Now()
+				if s.mesa {
+					c.name = g.api
+				}
 				if s.each {
 					c.name += " " + g.name
 				}
@@ -161,16 +162,11 @@ func (d *demo) ask(c *check, g *guest, cmd string, args, result any) {
 }
 
 func (d *demo) boot(g *guest, c *check) {
-	machine := lab.Config{Kernel: g.version, Sockets: []string{filepath.Join(d.server.Dir, g.name+".sock")}, CPUs: 1, Memory: 512, Reboot: true}
+	g.machine.Sockets = []string{filepath.Join(d.server.Dir, g.name+".sock")}
 	var err error
-	if d.mesa != "" {
-		machine.Mesa, machine.Memory = d.mesa, lab.MesaMemory
-		machine.Programs, err = image.Programs("primes")
-		c.none(err)
-	}
-	g.vm, err = lab.Start(d.ctx, machine)
+	g.vm, err = lab.Start(d.ctx, g.machine)
 	c.none(err)
-	c.detail = "Linux " + g.release
+	c.detail = "Linux " + g.release + " on a " + g.shows
 }
 
 // probe loads nouveau and checks what it makes of the GPU.
@@ -214,7 +210,7 @@ func (d *demo) load(g *guest, c *check) (stop func() uint64) {
 		var r proto.LoadTotals
 		d.ask(c, g, proto.CmdLoadStop, nil, &r)
 		c.want(r.Copies > 0 && r.Wrong == 0 && r.Error == "", "%d of %s's %d copies were wrong %s", r.Wrong, g.name, r.Copies, r.Error)
-		g.add("m2mf", r.Copies, r.Bytes)
+		g.add(g.mover, r.Copies, r.Bytes)
 		return r.Copies
 	}
 }
@@ -243,7 +239,10 @@ func (d *demo) copies(g *guest, c *check) {
 	stop := d.load(g, c)
 	d.begun.Done()
 	d.begun.Wait()
-	kinds := d.suite(g, c, proto.CmdM2MF) + d.suite(g, c, proto.CmdCE)
+	var kinds int
+	for _, suite := range g.suites {
+		kinds += d.suite(g, c, suite)
+	}
 	d.suites.Done()
 	d.suites.Wait()
 	stop()
@@ -262,20 +261,20 @@ func (d *demo) cardAgrees(_ *guest, c *check) {
 		for _, w := range r.GPUs[i].Work {
 			moved[w.Class] = w.Bytes
 		}
-		for engine, class := range classes {
+		for _, class := range slices.Compact(slices.Sorted(maps.Values(g.classes))) {
 			verified := g.verified[class]
-			c.want(verified > 0 && moved[class] >= verified, "%s verified %d bytes by %s, the card moved %d for it", g.name, verified, engine, moved[class])
+			c.want(verified > 0 && moved[class] >= verified, "%s verified %d bytes by %s, the card moved %d for it", g.name, verified, class, moved[class])
 			sum += moved[class]
 		}
 	}
-	c.detail = fmt.Sprintf("%d MiB moved by three engines, no less than verified", sum>>20)
+	c.detail = fmt.Sprintf("%d MiB moved by the engines, no less than verified", sum>>20)
 }
 
 func (d *demo) reboot(g *guest, c *check) {
 	others := d.beside(g, c, func() {
 		c.none(g.vm.Reboot(d.ctx))
 		d.probe(g, c)
-		d.suite(g, c, proto.CmdM2MF)
+		d.suite(g, c, g.suites[0])
 	})
 	c.detail = fmt.Sprintf("%s rebooted, probed and copied; %s", g.name, others)
 }
@@ -296,12 +295,8 @@ func (d *demo) fault(_ *guest, c *check) {
 	c.detail = fmt.Sprintf("%s's channel %d killed, no other; %s", g.name, r.Channel, others)
 }
 
-// The register that moves the processor's window to VRAM, in units of 64 KiB, and the
-// window.
-const (
-	regWindow = 0x001700
-	window    = 0x700000
-)
+// window is where the processor sees VRAM, at an address in units of 64 KiB.
+const window = 0x700000
 
 // outOfBounds points the first guest's window past the end of its memory, where another
 // guest's memory may be. The window must read as ones where it is trapped or as zeros where
@@ -313,9 +308,9 @@ func (d *demo) outOfBounds(g *guest, c *check) {
 		d.ask(c, g, proto.CmdRegisters, proto.RegistersArgs{Accesses: accesses}, &r)
 		return append(r.Values, 1)[0] // if it failed, neither zeros nor ones
 	}
-	old, behind := access(proto.RegisterAccess{Offset: regWindow}), uint32(gpuVRAM>>16)
+	old, behind := access(proto.RegisterAccess{Offset: g.window}), uint32(g.vram>>16)
 	value := access(
-		proto.RegisterAccess{Offset: regWindow, Write: &behind}, proto.RegisterAccess{Offset: window}, proto.RegisterAccess{Offset: regWindow, Write: &old})
+		proto.RegisterAccess{Offset: g.window, Write: &behind}, proto.RegisterAccess{Offset: window}, proto.RegisterAccess{Offset: g.window, Write: &old})
 	c.want(value == 0 || value == ^uint32(0), "%s reads %#x past its memory, want zeros or ones", g.name, value)
 	onlyOf()
 	d.await(c, "the server did not log it", func() bool {
@@ -347,11 +342,12 @@ func (d *demo) status(c *check) api.Status {
 	return s
 }
 
-// openCL runs a program that checks its result. It compiles its kernel for the GPU first.
-func (d *demo) openCL(g *guest, c *check) {
+// program runs one that checks its result. One of OpenCL compiles its kernel for the GPU first.
+func (d *demo) program(g *guest, c *check) {
 	var r proto.RunResult
-	d.ask(c, g, proto.CmdRun, proto.RunArgs{Argv: []string{"primes", "10000"}, TimeoutMS: 120_000}, &r)
-	c.detail = strings.TrimSpace(r.Output)
+	d.ask(c, g, proto.CmdRun, proto.RunArgs{Argv: g.argv, TimeoutMS: 120_000}, &r)
+	lines := strings.Split(strings.TrimSpace(r.Output), "\n") // Mesa may warn first
+	c.detail = lines[len(lines)-1]
 }
 
 // registers fails if a guest accessed a register that its GPU does not declare.

@@ -5,6 +5,7 @@
 // an OpenCL program with Debian's Mesa. In the end one loses its power.
 //
 //	go run ./tests/demo [--kernel 6.1,6.12] [--umbra FILE]
+//	go run ./tests/demo --chip gh100        guests with a GH100 each, and one with a GF100
 //	go run ./tests/demo --disable-engines   the control: the copies must fail
 //
 // Each check prints ok or FAILED. The exit status is 0 only if every check held.
@@ -14,6 +15,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -32,12 +34,6 @@ import (
 	"github.com/umbra-gpu/umbra/tests/testserver"
 )
 
-// gpuVRAM is the size of each virtual GPU's memory.
-const gpuVRAM = 128 << 20
-
-// mesaVersion is that of Debian's Mesa in the guests.
-const mesaVersion = "25"
-
 // patience ends a run that hangs. A busy machine may take ten times as long as an
 // idle one.
 const patience = 40 * time.Minute
@@ -45,17 +41,24 @@ const patience = 40 * time.Minute
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	kernels := flag.String("kernel", "6.1,6.12", "Debian's kernels, a `LIST` of 2 to 6 of "+strings.Join(lab.Kernels, ", ")+": one guest for each")
+	chipName := flag.String("chip", "gf100", "the GPU of the guests: gf100 or gh100. Beside guests with a GH100 there is one with a GF100")
+	kernels := flag.String("kernel", "", "Debian's kernels, a `LIST` of 2 to 6: one guest for each (default 6.1,6.12, or 7.2,7.2 with a GH100)")
 	umbra := flag.String("umbra", "", "the umbra `FILE` to run (default: build one)")
 	disabled := flag.Bool("disable-engines", false, "use a card whose engines do nothing: the checks of copies must fail")
 	flag.Parse()
-	versions := strings.Split(*kernels, ",")
-	unknown := slices.ContainsFunc(versions, func(k string) bool { return !slices.Contains(lab.Kernels, k) })
-	if unknown || len(versions) < 2 || len(versions) > 6 || flag.NArg() > 0 {
-		fmt.Fprintf(os.Stderr, "demo: --kernel: %q: want 2 to 6 of %s\n", *kernels, strings.Join(lab.Kernels, ", "))
+	i := slices.IndexFunc(chips, func(c *chip) bool { return c.name == *chipName })
+	if i < 0 || flag.NArg() > 0 {
+		fmt.Fprintf(os.Stderr, "demo: --chip: %q: want gf100 or gh100, and flags only\n", *chipName)
 		os.Exit(2)
 	}
-	if err := run(ctx, versions, *umbra, *disabled); err != nil {
+	c := chips[i]
+	versions := strings.Split(cmp.Or(*kernels, c.usual), ",")
+	unknown := slices.ContainsFunc(versions, func(k string) bool { return !slices.Contains(c.kernels, k) })
+	if unknown || len(versions) < 2 || len(versions) > 6 {
+		fmt.Fprintf(os.Stderr, "demo: --kernel: %q: want 2 to 6 of %s for a %s\n", *kernels, strings.Join(c.kernels, ", "), c.shows)
+		os.Exit(2)
+	}
+	if err := run(ctx, c, versions, *umbra, *disabled); err != nil {
 		if errors.Is(ctx.Err(), context.Canceled) {
 			err = errors.New("stopped")
 		}
@@ -71,19 +74,48 @@ func (progress) Write(b []byte) (int, error) {
 	return fmt.Printf("  %s\n", strings.TrimRight(string(b), "\n"))
 }
 
+// plan makes a guest of each kernel with a GPU of the chip. A GF100 is beside other chips, with a kernel that
+// is there already and without Mesa.
+func (d *demo) plan(of *chip, kernels []string) error {
+	_, err := exec.LookPath("gcc")
+	if err != nil {
+		fmt.Printf("There is no gcc, so the guests run no %s program: install gcc and libc6-dev to see that.\n", of.api)
+	}
+	add := func(c *chip, kernel string, mesa bool) error {
+		m, err := c.machine(kernel, mesa)
+		d.guests = append(d.guests, &guest{chip: c, name: string(rune('a' + len(d.guests))), machine: m, verified: map[string]uint64{}})
+		return err
+	}
+	mesa := err == nil
+	for i, k := range kernels {
+		if err := add(of, k, mesa); err != nil {
+			return err
+		}
+		if i == 0 && of != chips[0] {
+			if err := add(chips[0], "7.2", false); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // run makes all checks. It fails unless all of them held.
-func run(ctx context.Context, kernels []string, umbra string, disabled bool) (err error) {
+func run(ctx context.Context, of *chip, kernels []string, umbra string, disabled bool) (err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not done after %v", patience))
 	defer cancel()
 	began := time.Now()
-	fmt.Printf("%d Debian guests share one software GPU. Takes about one minute, up to three.\n", len(kernels))
-	mesa := mesaVersion
-	if _, err := exec.LookPath("gcc"); err != nil {
-		fmt.Println("There is no gcc, so the guests run no OpenCL program: install gcc and libc6-dev to see that.")
-		mesa = ""
+	d := &demo{ctx: ctx}
+	if err := d.plan(of, kernels); err != nil {
+		return err
 	}
-	fmt.Println("Preparing the guests; what is missing of QEMU, Linux and Mesa is fetched from Debian ...")
-	assets, err := lab.Ensure(ctx, progress{}, mesa, kernels...)
+	fmt.Printf("%d Debian guests share one software GPU. Takes about one minute, up to three.\n", len(d.guests))
+	fmt.Println("Preparing the guests; what is missing of QEMU, Linux, firmware and Mesa is fetched from Debian ...")
+	var machines []lab.Config
+	for _, g := range d.guests {
+		machines = append(machines, g.machine)
+	}
+	assets, err := lab.Ensure(ctx, progress{}, machines...)
 	if err != nil {
 		return err
 	}
@@ -101,14 +133,14 @@ func run(ctx context.Context, kernels []string, umbra string, disabled bool) (er
 	if umbra, err = filepath.Abs(umbra); err != nil {
 		return err
 	}
-	d := &demo{ctx: ctx, mesa: mesa}
-	config := fmt.Sprintf("control: %s\ncard: {kind: soft, vram: 1GiB, engines: %v}\ngpus:\n", testserver.ControlSocket, !disabled)
-	for i, a := range assets {
-		k, _ := nouveau.Of("", a.Kernel.Release)
-		g := &guest{name: string(rune('a' + i)), version: kernels[i], release: a.Kernel.Release, kernel: k, verified: map[string]uint64{}}
-		d.guests = append(d.guests, g)
-		config += fmt.Sprintf("  - {name: %s, socket: %s.sock, vram: %dMiB}\n", g.name, g.name, gpuVRAM>>20)
+	room, gpus := 0, ""
+	for i, g := range d.guests {
+		g.release = assets[i].Kernel.Release
+		g.kernel, _ = nouveau.Of(g.lab, g.release)
+		room += g.card
+		gpus += fmt.Sprintf("  - {name: %s, socket: %s.sock, chip: %s, vram: %s}\n", g.name, g.name, g.chip.name, g.option)
 	}
+	config := fmt.Sprintf("control: %s\ncard: {kind: soft, vram: %dMiB, engines: %v}\ngpus:\n%s", testserver.ControlSocket, max(1024, room), !disabled, gpus)
 	fmt.Printf("\n  $ umbra serve --config %s\n  | %s\n\n", testserver.ConfigFile, strings.ReplaceAll(strings.TrimSpace(config), "\n", "\n  | "))
 	if err := os.WriteFile(filepath.Join(dir, testserver.ConfigFile), []byte(config), 0o644); err != nil {
 		return err

@@ -107,14 +107,16 @@ func isHelp(word string) bool {
 }
 
 func fetchAll(ctx context.Context, versions []string) error {
-	all := len(versions) == 0
-	if all {
+	var machines []lab.Config
+	if len(versions) == 0 {
 		versions = lab.Kernels
+		machines = append(machines, lab.Config{Chip: lab.ChipGH100, Mesa: "26"}) // which have no image until they start
 	}
-	assets, err := lab.Ensure(ctx, os.Stderr, "", versions...)
-	if all && err == nil {
-		err = lab.Fetch(ctx, lab.Config{Chip: lab.ChipGH100, Mesa: "26", Progress: os.Stderr})
+	for _, v := range versions {
+		machines = append(machines, lab.Config{Kernel: v})
 	}
+	assets, err := lab.Ensure(ctx, os.Stderr, machines...)
+	assets = slices.DeleteFunc(assets, func(a lab.Assets) bool { return a.Image == "" })
 	for i, a := range assets {
 		if i == 0 {
 			fmt.Printf("QEMU   %s\n", a.QEMU.Version)
