@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/rand"
 	"encoding/binary"
+	"log/slog"
 	"sync/atomic"
 	"testing"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
+	"github.com/umbra-gpu/umbra/cmd/api"
 	"github.com/umbra-gpu/umbra/devmodel/gh100/gsp"
 	hopper "github.com/umbra-gpu/umbra/devmodel/guest/gh100"
 	"github.com/umbra-gpu/umbra/vfiouser"
@@ -108,6 +110,11 @@ func TestHopper(t *testing.T) {
 	}
 	channels[0].Wait(channels[0].Submit(0x2001_6040, 0)) // NO_OPERATION
 	require.Empty(t, v.asked())
+	require.NotZero(t, d.Control(1, 2, 0x20800abc, nil))
+	var log bytes.Buffer
+	e.logEvents(slog.New(slog.NewTextHandler(&log, nil)))
+	require.Contains(t, log.String(), `msg="the driver asks for control 0x20800abc, which release 570.144 of the emulation does not have" gpu=a`)
+	require.Equal(t, []api.Asked{{Kind: "control", Number: 0x20800abc, Count: 1}}, e.Status().Asked)
 	require.Empty(t, v.Guest.QuarantineReason())
 
 	v.plug(nil)

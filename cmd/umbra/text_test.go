@@ -73,6 +73,7 @@ func TestStatusFitsTerminal(t *testing.T) {
 		require.LessOrEqual(t, len(line), 80, line)
 	}
 	require.Contains(t, strings.Join(lines, "\n"), " 100002 ", "faults")
+	require.Contains(t, strings.Join(lines, "\n"), " gh100 ")
 }
 
 // TestLedgerText: the account of card time is a tree, and a part is of the line above it.
