@@ -70,13 +70,24 @@ type Guest struct {
 	runlist    int // the one in use
 	channels   map[int]*Channel
 	events     []Event
-	intrEn     uint32 // of PFIFO
+	intrEn     uint32       // of PFIFO
+	start      func() error // the driver, from a reset on
 }
 
 // Attach connects to the server at path, as QEMU does when a machine starts:
 // negotiation, device description, DMA map, reset; then the driver brings the
 // GPU up.
 func Attach(ctx context.Context, path string, cfg Config) (*Guest, error) {
+	return attach(ctx, path, cfg, (*Guest).BringUp)
+}
+
+// Plug is Attach for a driver of another chip, which reaches the GPU by ReadBAR and WriteBAR. Of what the
+// Guest does itself, it has the configuration space, resets, RAM and Raw.
+func Plug(ctx context.Context, path string, cfg Config) (*Guest, error) {
+	return attach(ctx, path, cfg, (*Guest).enablePCI)
+}
+
+func attach(ctx context.Context, path string, cfg Config, start func(*Guest) error) (*Guest, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -92,7 +103,8 @@ func Attach(ctx context.Context, path string, cfg Config) (*Guest, error) {
 		return nil, fmt.Errorf("guest: attach to %s: %w", path, err)
 	}
 	g := &Guest{cfg: cfg, client: c, bus: newBus(c, &cfg)}
-	if err := errors.Join(g.plugIn(), g.BringUp()); err != nil {
+	g.start = func() error { return start(g) }
+	if err := errors.Join(g.plugIn(), g.start()); err != nil {
 		return nil, errors.Join(fmt.Errorf("guest: attach to %s: %w", path, err), g.Close())
 	}
 	return g, nil
@@ -188,7 +200,7 @@ func (g *Guest) Reset() error {
 	if err := g.ResetOnly(); err != nil {
 		return err
 	}
-	return g.BringUp()
+	return g.start()
 }
 
 // ResetOnly resets the device and leaves it.
@@ -201,6 +213,15 @@ func (g *Guest) ResetOnly() error {
 		g.event.Count()
 		return c.UnmaskIRQ(vfiouser.IRQINTx, 0, 1)
 	})
+}
+
+// ReadBAR and WriteBAR access a BAR, by the first of its registers. After a failure of the connection,
+// reads return ones.
+func (g *Guest) ReadBAR(bar int, off uint64, p []byte) { g.bus.read(bar, off, p) }
+
+func (g *Guest) WriteBAR(bar int, off uint64, p []byte) {
+	g.bus.write(bar, off, p)
+	_ = g.bus.sync() // which fails again at the next access
 }
 
 // Sync sends every write that is still collected.

@@ -24,16 +24,20 @@ const (
 	crowdCopies = 12
 )
 
-// TestCrowd has as many guests as a card takes copy verified data in parallel, by fences and interrupts,
+// chipOf is the chip of guest i of the crowd: one in four is a GH100.
+func chipOf(i int) rig.Chip { return rig.Chips[(i+1)%4/3] }
+
+// TestCrowd has as many guests as a card takes, of both chips, copy verified data in parallel, by fences and interrupts,
 // while some reset their device, and some disconnect in the middle and attach again.
 func TestCrowd(t *testing.T) {
 	before := openFiles(t)
 	w := new(Ward)
 	var err error
-	w.Shared, err = testserver.NewSharedWith(testserver.SharedConfig{Card: soft.Config{VRAM: 3 << 30, Watch: w.watch}})
+	w.Shared, err = testserver.NewSharedWith(testserver.SharedConfig{Card: soft.Config{VRAM: 40 << 30, Watch: w.watch}})
 	require.NoError(t, err)
 	for i := range crowdSize {
-		_, err := w.Add(serve.GPUConfig{Share: aggregator.GuestConfig{Name: fmt.Sprintf("guest%d", i), VRAM: guestVRAM, Map: aperture.MapAll}})
+		chip := chipOf(i)
+		_, err := w.Add(serve.GPUConfig{Share: aggregator.GuestConfig{Name: fmt.Sprintf("guest%d", i), VRAM: chip.VRAM, Map: aperture.MapAll}, Device: chip.Device})
 		require.NoError(t, err)
 		w.own(w.GPUs[i].Guest)
 	}
@@ -65,7 +69,7 @@ func TestCrowd(t *testing.T) {
 // live runs one guest. One third resets in the middle, another disconnects during copies
 // and attaches again.
 func (w *Ward) live(i int) error {
-	v, err := copier(w.GPUs[i], i)
+	v, err := copier(chipOf(i), w.GPUs[i], i)
 	if err != nil {
 		return err
 	}
@@ -79,7 +83,10 @@ func (w *Ward) live(i int) error {
 			return errors.Join(fmt.Errorf("copy %d: %w", n, err), v.Close())
 		}
 	}
-	return errors.Join(v.Ch.Close(), v.Close())
+	if v.Fill(); v.Check() == nil {
+		err = errors.New("data that nobody copied is there")
+	}
+	return errors.Join(err, v.Ch.Close(), v.Close())
 }
 
 func (w *Ward) interrupted(i int, v *rig.Copier) (*rig.Copier, error) {
@@ -87,21 +94,21 @@ func (w *Ward) interrupted(i int, v *rig.Copier) (*rig.Copier, error) {
 	case 0:
 		return v, nil
 	case 1:
-		return v, errors.Join(v.Ch.Copy(guest.CE0, rig.ViaVA, rig.SrcVA, rig.CopySize), v.Reset(), v.Prepare())
+		return v, errors.Join(v.Ch.Copy(v.Via, v.Src, rig.CopySize), v.Reset(), v.Prepare())
 	}
 	var err error
 	for range 8 {
-		err = errors.Join(err, v.Ch.Copy(guest.M2MF, rig.ViaVA, rig.SrcVA, rig.CopySize))
+		err = errors.Join(err, v.Ch.Copy(v.Via, v.Src, rig.CopySize))
 	}
 	if err = errors.Join(err, v.Close()); err != nil {
 		return nil, err
 	}
-	return copier(w.GPUs[i], i)
+	return copier(chipOf(i), w.GPUs[i], i)
 }
 
 // copier attaches a guest that copies to a GPU.
-func copier(e *testserver.Endpoint, seed int) (*rig.Copier, error) {
-	return rig.NewCopier(e.Socket, guest.Config{RAM: 1 << 20, Map: true}, seed)
+func copier(chip rig.Chip, e *testserver.Endpoint, seed int) (*rig.Copier, error) {
+	return rig.NewCopier(chip, e.Socket, guest.Config{RAM: 2 << 20, Map: true}, seed)
 }
 
 // openFiles counts open descriptors, after those that the first server of a process opens for all.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/tests/rig"
 	"github.com/umbra-gpu/umbra/tests/scale"
 	"github.com/umbra-gpu/umbra/tests/testserver"
@@ -20,8 +21,16 @@ import (
 // TestWritesAfterDisconnect: a client disconnects and continues to write to the windows
 // that it mapped, while the server scrubs its memory. The next client reads zeros.
 func TestWritesAfterDisconnect(t *testing.T) {
-	const pramin, praminSize = 0x700000, 1 << 20
-	endpoint := rig.New(t, testserver.SharedConfig{}).Add(aggregator.GuestConfig{Name: "a", Map: aperture.MapPRAMIN})
+	for _, chip := range rig.Chips {
+		t.Run(chip.Device.Name(), func(t *testing.T) {
+			r := rig.New(t, testserver.SharedConfig{Card: soft.Config{VRAM: 8 << 30}})
+			writesAfterDisconnect(t, r.AddChip(chip, aggregator.GuestConfig{Name: "a", Map: aperture.MapPRAMIN}))
+		})
+	}
+}
+
+func writesAfterDisconnect(t *testing.T, endpoint *testserver.Endpoint) {
+	const pramin, praminSize = 0x700000, 1 << 20 // of both chips
 	dial := func() (c *client.Client) {
 		require.Eventually(t, func() bool { // the server may not have ended the previous client
 			var err error

@@ -1,6 +1,7 @@
 package isolation
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 
@@ -29,12 +30,13 @@ func street(t *testing.T, cfg testserver.SharedConfig, n int) *rig.Rig {
 // park attaches a guest whose channels wait at a semaphore that nobody releases.
 func park(t *testing.T, s *rig.Rig, e *testserver.Endpoint, channels int) {
 	t.Helper()
+	const va = 0x1000_0000
 	g := s.Attach(e, guest.Config{RAM: 1 << 20, Map: true})
-	g.BufferRAM(rig.SrcVA, 4096)
+	g.BufferRAM(va, 4096)
 	for id := range channels {
 		ch := g.Channel(1+id, guest.ChannelConfig{})
 		require.NoError(t, ch.Finish())
-		require.NoError(t, ch.Submit(new(guest.Push).Semaphore(rig.SrcVA, 1, guest.SemAcquire).Words...))
+		require.NoError(t, ch.Submit(new(guest.Push).Semaphore(va, 1, guest.SemAcquire).Words...))
 	}
 }
 
@@ -42,10 +44,8 @@ func park(t *testing.T, s *rig.Rig, e *testserver.Endpoint, channels int) {
 func fences(v *rig.Copier, e *testserver.Endpoint, n int) (events uint64, err error) {
 	before := e.Guest.Stats().EngineEvents.Load()
 	for range n {
-		if err := v.Ch.Copy(guest.M2MF, rig.ViaVA, rig.SrcVA, rig.CopySize); err != nil {
-			return 0, err
-		}
-		if err := v.Ch.FinishByEvent(); err != nil {
+		ch := v.Ch.(*rig.FermiChannel).Channel
+		if err := errors.Join(ch.Copy(guest.M2MF, v.Via, v.Src, rig.CopySize), ch.FinishByEvent()); err != nil {
 			return 0, err
 		}
 	}
@@ -71,7 +71,7 @@ func TestEventsReachTheirOwnerAlone(t *testing.T) {
 					scale.ReleaseOnly(t) // package driver tests it in the gate
 				}
 				s := street(t, c.cfg, 2)
-				v, err := copier(s.GPUs[1], 1)
+				v, err := copier(rig.Fermi, s.GPUs[1], 1)
 				require.NoError(t, err)
 				defer v.Close()
 				park(t, s, s.GPUs[0], channels)

@@ -10,7 +10,6 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/cmd/serve"
-	"github.com/umbra-gpu/umbra/devmodel/guest"
 	"github.com/umbra-gpu/umbra/shadowpt"
 	"github.com/umbra-gpu/umbra/tests/rig"
 	"github.com/umbra-gpu/umbra/tests/testserver"
@@ -20,26 +19,30 @@ import (
 // channel on the card, quarantines that guest, whose neighbour copies on. The next client of the GPU
 // finds it in order. Package aggregator tests the other goroutines.
 func TestPanicsStayWithTheirGuest(t *testing.T) {
-	for _, where := range []string{"a step of its channel", "REGION_READ"} {
-		t.Run(where, func(t *testing.T) {
+	for _, c := range []struct {
+		where string
+		chip  rig.Chip
+	}{{"a step of its channel", rig.Fermi}, {"a step of its channel", rig.Hopper}, {"REGION_READ", rig.Fermi}} {
+		where, chip := c.where, c.chip
+		t.Run(chip.Device.Name()+" "+where, func(t *testing.T) {
 			var armed atomic.Bool
 			plant := func(here string) {
 				if here == where && armed.CompareAndSwap(true, false) {
 					panic("planted")
 				}
 			}
-			s := rig.New(t, testserver.SharedConfig{Card: soft.Config{
+			s := rig.New(t, testserver.SharedConfig{Card: soft.Config{VRAM: 10 << 30,
 				Watch: func(uint32, shadowpt.Target, uint64, int, bool) { plant("a step of its channel") },
 			}})
 			for i := range 2 {
-				s.AddWith(serve.GPUConfig{
-					Share:  aggregator.GuestConfig{Name: fmt.Sprint("guest", i)},
-					Device: serve.GF100{Temperature: func() int { plant("REGION_READ"); return 45 }},
-				})
+				if where == "REGION_READ" {
+					chip.Device = serve.GF100{Temperature: func() int { plant(where); return 45 }}
+				}
+				s.AddChip(chip, aggregator.GuestConfig{Name: fmt.Sprint("guest", i)})
 			}
-			a, err := copier(s.GPUs[0], 0)
+			a, err := copier(chip, s.GPUs[0], 0)
 			require.NoError(t, err)
-			b, err := copier(s.GPUs[1], 1)
+			b, err := copier(chip, s.GPUs[1], 1)
 			require.NoError(t, err)
 			defer b.Close()
 			armed.Store(true)
@@ -50,20 +53,18 @@ func TestPanicsStayWithTheirGuest(t *testing.T) {
 					}
 				}
 			} else {
-				require.NoError(t, a.Ch.Copy(guest.M2MF, rig.ViaVA, rig.SrcVA, 4096))
+				require.NoError(t, a.Ch.Copy(a.Via, a.Src, 4096))
 			}
 			reason := s.GPUs[0].Guest.QuarantineReason
 			require.Eventually(t, func() bool { return reason() != "" }, wait, tick)
 			require.Contains(t, reason(), "the server failed in "+where+": planted, at fault_test.go:")
-			_, err = fences(b, s.GPUs[1], 5)
-			require.NoError(t, err)
+			require.NoError(t, b.Copy())
 			require.Empty(t, s.GPUs[1].Guest.QuarantineReason())
 			_ = a.Close()
-			a, err = copier(s.GPUs[0], 0)
+			a, err = copier(chip, s.GPUs[0], 0)
 			require.NoError(t, err)
 			defer a.Close()
-			_, err = fences(a, s.GPUs[0], 5)
-			require.NoError(t, err)
+			require.NoError(t, a.Copy())
 		})
 	}
 }

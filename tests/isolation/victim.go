@@ -23,7 +23,7 @@ type victim struct {
 
 func newVictim(socket string, cfg guest.Config) (v *victim, err error) {
 	v = &victim{stop: make(chan struct{}), done: make(chan struct{})}
-	if v.Copier, err = rig.NewCopier(socket, cfg, 1); err != nil {
+	if v.Copier, err = rig.NewCopier(rig.Fermi, socket, cfg, 1); err != nil {
 		return nil, err
 	}
 	if v.untouched, err = v.AllocVRAM(4 << 20); err != nil {

@@ -55,7 +55,7 @@ func newStreet(t *testing.T, name string, set func(*aggregator.Options)) *street
 			s.nuisance = s.Attach(endpoint, client)
 			continue
 		}
-		n, err := rig.NewCopier(endpoint.Socket, client, i)
+		n, err := rig.NewCopier(rig.Fermi, endpoint.Socket, client, i)
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, n.Close()) })
 		s.neighbours = append(s.neighbours, n)

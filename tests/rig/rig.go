@@ -60,6 +60,13 @@ func (r *Rig) Add(share aggregator.GuestConfig) *testserver.Endpoint {
 	return r.AddWith(serve.GPUConfig{Share: share})
 }
 
+// AddChip adds a virtual GPU of a chip, with the least memory of it.
+func (r *Rig) AddChip(chip Chip, share aggregator.GuestConfig) *testserver.Endpoint {
+	r.t.Helper()
+	share.VRAM = chip.VRAM
+	return r.AddWith(serve.GPUConfig{Share: share, Device: chip.Device})
+}
+
 // AddWith adds a virtual GPU.
 func (r *Rig) AddWith(cfg serve.GPUConfig) *testserver.Endpoint {
 	r.t.Helper()

@@ -2,6 +2,7 @@ package gh100
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/umbra-gpu/umbra/devmodel/guest/push"
 )
@@ -32,6 +33,7 @@ type Channel struct {
 	pushVA, fenceVA   uint64
 	userd             uint64 // in BAR1
 	put, pushed, seq  uint32
+	err               error
 }
 
 // NewChannel makes a channel that runs, with an object to copy.
@@ -64,7 +66,7 @@ func (c *Channel) Close() { c.must(c.Free(c.Client, channel+c.ID)) }
 // Submit submits commands, and after them the channel's fence with an interrupt. It returns the fence's
 // number.
 func (c *Channel) Submit(words ...uint32) (seq uint32) {
-	if c.seq%32 == 31 || 4*(c.pushed+uint32(len(words))+8) > pushSize { // the buffer is free once all is done
+	if c.seq-le.Uint32(c.fence) >= ringEntries-1 || 4*(c.pushed+uint32(len(words))+8) > pushSize { // the buffer is free once all is done
 		c.Wait(c.seq)
 		c.pushed = 0
 	}
@@ -90,7 +92,36 @@ func (c *Channel) Done(seq uint32) bool { return int32(le.Uint32(c.fence)-seq) >
 
 // Wait waits for a fence.
 func (c *Channel) Wait(seq uint32) {
-	c.Driver.Wait(fmt.Sprintf("fence %d of channel %d", seq, c.ID), func() bool { return c.Done(seq) })
+	if err := c.Until(seq); err != nil {
+		c.Fail(err)
+	}
+}
+
+// Until waits for a fence, and returns why the GPU stopped the channel before, if it did.
+func (c *Channel) Until(seq uint32) (err error) {
+	c.Driver.Wait(fmt.Sprintf("fence %d of channel %d", seq, c.ID), func() bool {
+		if c.Done(seq) {
+			return true
+		}
+		err = c.Err()
+		return err != nil
+	})
+	return err
+}
+
+// Err returns why the GPU stopped the channel, if it did.
+func (c *Channel) Err() error {
+	for m, there := c.Receive(); there; m, there = c.Receive() {
+		c.Events = append(c.Events, m)
+	}
+	c.Events = slices.DeleteFunc(c.Events, func(m Message) bool {
+		if m.Function != 0x1004 || le.Uint32(m.Payload[4:]) != c.ID {
+			return false
+		}
+		c.err = fmt.Errorf("guest/gh100: channel %d: error %d at VA %#x", c.ID, le.Uint32(m.Payload[0x10:]), le.Uint64(m.Payload[0x1c:]))
+		return true
+	})
+	return c.err
 }
 
 // Copy returns the commands that copy n bytes.

@@ -61,11 +61,13 @@ func (d *Driver) Read32(reg uint64) uint32 {
 // Write32 writes a register.
 func (d *Driver) Write32(reg uint64, v uint32) { d.Bus.WriteBAR(0, reg, le.AppendUint32(nil, v)) }
 
-// AllocRAM takes n bytes of the machine's memory, a multiple of 4 KiB.
+// AllocRAM takes n bytes of the machine's memory, a multiple of 4 KiB, cleared.
 func (d *Driver) AllocRAM(n uint64) (addr uint64, p []byte) {
 	at := d.usedRAM
 	d.usedRAM += n
-	return d.Base + at, d.RAM[at:d.usedRAM:d.usedRAM]
+	p = d.RAM[at:d.usedRAM:d.usedRAM]
+	clear(p)
+	return d.Base + at, p
 }
 
 // AllocVRAM takes n bytes of VRAM, a multiple of 4 KiB.

@@ -36,6 +36,9 @@ const (
 	HostNoSuch     Method = 0xfc // not in cl906f.h
 )
 
+// hostSemaphore of a GH100: VA 31:0, then 56:32, the payload of 64 bits, the operation. Source: clc86f.h.
+const hostSemaphore Method = 0x5c
+
 // Semaphore operations and flags, the last word of a semaphore method.
 const (
 	SemAcquireEqual = 1
@@ -65,10 +68,14 @@ func (b *Buffer) Semaphore(va uint64, payload, op uint32) *Buffer {
 }
 
 // HopperRelease makes the host of a GH100 write the payload to va, once the work before is done.
-// Source: clc86f.h.
 func (b *Buffer) HopperRelease(va uint64, payload uint32) *Buffer {
-	const addressLow, release, wait = 0x5c, 1 << 0, 1 << 20
-	return b.Inc(0, addressLow, lo(va), hi(va), payload, 0, release|wait)
+	const release, wait = 1 << 0, 1 << 20
+	return b.Inc(0, hostSemaphore, lo(va), hi(va), payload, 0, release|wait)
+}
+
+// HopperAcquire makes the host of a GH100 wait for the payload at va, while other channels run.
+func (b *Buffer) HopperAcquire(va uint64, payload uint32) *Buffer {
+	return b.Inc(0, hostSemaphore, lo(va), hi(va), payload, 0, SemSwitch)
 }
 
 // Release makes the host of a GF100 write the payload to va.

@@ -1,0 +1,209 @@
+package rig
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/umbra-gpu/umbra/cmd/serve"
+	"github.com/umbra-gpu/umbra/devmodel/gh100/gsp"
+	"github.com/umbra-gpu/umbra/devmodel/guest"
+	"github.com/umbra-gpu/umbra/devmodel/guest/gh100"
+	"github.com/umbra-gpu/umbra/devmodel/guest/push"
+)
+
+// Chip is a chip that guests have, with the least memory of one.
+type Chip struct {
+	Device serve.Chip
+	VRAM   uint64
+	attach func(ctx context.Context, socket string, cfg guest.Config) (*guest.Guest, error)
+	drive  func(*guest.Guest) (Driver, error) // a GPU that is up
+}
+
+// The chips.
+var (
+	Fermi  = Chip{serve.GF100{}, VRAM, guest.Attach, newFermi}
+	Hopper = Chip{serve.GH100{}, 4<<30 + gsp.Reserved, guest.Plug, newHopper}
+	Chips  = []Chip{Fermi, Hopper}
+)
+
+// Driver is what the suites need of a driver of any chip: an address space.
+type Driver interface {
+	// MapVRAM and MapRAM map new memory.
+	MapVRAM(n uint64) (va uint64, err error)
+	MapRAM(n uint64) (va uint64, p []byte, err error)
+	// Open makes a channel that runs.
+	Open(id int) (Channel, error)
+}
+
+// Channel is a channel of such a driver.
+type Channel interface {
+	Copy(dst, src, n uint64) error
+	// Lines copies a line again and again.
+	Lines(dst, src uint64, n, lines uint32) error
+	Release(va uint64, payload uint32) error
+	Acquire(va uint64, payload uint32) error
+	// Mark returns a function that waits for what was submitted before.
+	Mark() (wait func() error, err error)
+	// Finish waits for all. It fails if the GPU stopped the channel.
+	Finish() error
+	Close() error
+}
+
+// fermi is the driver of a GF100.
+type fermi struct {
+	g    *guest.Guest
+	s    *guest.Space
+	next uint64 // the next address that is free
+}
+
+func newFermi(g *guest.Guest) (Driver, error) {
+	s, err := g.NewSpace()
+	return &fermi{g, s, 0x1000_0000}, err
+}
+
+func (f *fermi) add(b *guest.Buffer, err error, pages guest.Flags) (uint64, error) {
+	if err != nil {
+		return 0, err
+	}
+	va := f.next
+	f.next += (b.Size + 1<<28 - 1) >> 28 << 28
+	return va, f.s.Map(va, b, pages)
+}
+
+func (f *fermi) MapVRAM(n uint64) (uint64, error) {
+	b, err := f.g.AllocVRAM(n)
+	return f.add(b, err, guest.Big)
+}
+
+func (f *fermi) MapRAM(n uint64) (uint64, []byte, error) {
+	b, err := f.g.AllocRAM(n)
+	va, err := f.add(b, err, guest.Small)
+	return va, b.Data, err
+}
+
+func (f *fermi) Open(id int) (Channel, error) {
+	ch, err := f.g.NewChannelWith(id, f.s, guest.ChannelConfig{RingLog2: 11, Push: 256 << 10})
+	return &FermiChannel{ch, f.g, rand.New(rand.NewPCG(f.g.VRAM(), uint64(id)))}, err
+}
+
+// FermiChannel is a channel of a GF100.
+type FermiChannel struct {
+	*guest.Channel
+	g   *guest.Guest
+	rng *rand.Rand
+}
+
+// Copy implements Channel: by any of the engines.
+func (c *FermiChannel) Copy(dst, src, n uint64) error {
+	return c.Channel.Copy(guest.CopyEngines[c.rng.IntN(len(guest.CopyEngines))], dst, src, n)
+}
+
+// The others implement Channel.
+
+func (c *FermiChannel) Lines(dst, src uint64, n, lines uint32) error {
+	return c.Submit(new(push.Buffer).CopyLines(push.M2MF, push.Surface{VA: dst}, push.Surface{VA: src}, n, lines).Words...)
+}
+
+func (c *FermiChannel) Release(va uint64, payload uint32) error {
+	return c.Submit(new(push.Buffer).Semaphore(va, payload, push.SemRelease).Words...)
+}
+
+func (c *FermiChannel) Acquire(va uint64, payload uint32) error {
+	return c.Submit(new(push.Buffer).Semaphore(va, payload, push.SemAcquireEqual).Words...)
+}
+
+func (c *FermiChannel) Mark() (func() error, error) {
+	f, err := c.Fence()
+	return func() error { return c.g.Wait(f) }, err
+}
+
+// hopper is the driver of a GH100.
+type hopper struct {
+	g *guest.Guest
+	d *gh100.Driver
+	s *gh100.Space
+}
+
+// gaveUp is why that driver gave up.
+type gaveUp string
+
+func newHopper(g *guest.Guest) (Driver, error) {
+	h := &hopper{g: g}
+	h.d = &gh100.Driver{Bus: g, RAM: g.Memory().Data, Base: g.RAMBase(), Timeout: Patience, Fail: func(why ...any) { panic(gaveUp(fmt.Sprint(why...))) }}
+	return h, h.try(func() {
+		h.d.Boot()
+		h.s = h.d.NewSpace()
+	})
+}
+
+// try makes an error of a panic of the driver.
+func (h *hopper) try(do func()) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = errors.Join(errors.New(string(p.(gaveUp))), h.g.Sync())
+		}
+	}()
+	do()
+	return nil
+}
+
+func (h *hopper) MapVRAM(n uint64) (va uint64, err error) {
+	err = h.try(func() { va = h.s.Map(gh100.VRAM, h.d.AllocVRAM(n), n) })
+	return va, err
+}
+
+func (h *hopper) MapRAM(n uint64) (va uint64, p []byte, err error) {
+	err = h.try(func() {
+		var addr uint64
+		addr, p = h.d.AllocRAM(n)
+		va = h.s.Map(gh100.RAM, addr, n)
+	})
+	return va, p, err
+}
+
+func (h *hopper) Open(id int) (Channel, error) {
+	c := &hopperChannel{h: h}
+	return c, h.try(func() {
+		c.Channel = h.s.NewChannel(uint32(id), []gh100.Engine{gh100.Graphics, gh100.Copy1}[id%2])
+	})
+}
+
+type hopperChannel struct {
+	*gh100.Channel
+	h    *hopper
+	last uint32 // fence
+}
+
+func (c *hopperChannel) submit(b *push.Buffer) error {
+	return c.h.try(func() { c.last = c.Submit(b.Words...) })
+}
+
+func (c *hopperChannel) Copy(dst, src, n uint64) error { return c.Lines(dst, src, uint32(n), 1) }
+
+func (c *hopperChannel) Lines(dst, src uint64, n, lines uint32) error {
+	return c.submit(new(push.Buffer).Bind(push.HopperCopy).CopyLines(push.HopperCopy, push.Surface{VA: dst}, push.Surface{VA: src}, n, lines))
+}
+
+func (c *hopperChannel) Release(va uint64, payload uint32) error {
+	return c.submit(new(push.Buffer).HopperRelease(va, payload))
+}
+
+func (c *hopperChannel) Acquire(va uint64, payload uint32) error {
+	return c.submit(new(push.Buffer).HopperAcquire(va, payload))
+}
+
+func (c *hopperChannel) Mark() (func() error, error) {
+	seq := c.last
+	return func() error { return c.until(seq) }, nil
+}
+
+func (c *hopperChannel) Finish() error { return c.until(c.last) }
+
+func (c *hopperChannel) until(seq uint32) (err error) {
+	failed := c.h.try(func() { err = c.Until(seq) })
+	return errors.Join(failed, err)
+}
+
+func (c *hopperChannel) Close() error { return c.h.try(c.Channel.Close) }
