@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/umbra-gpu/umbra/cmd/serve"
 	"github.com/umbra-gpu/umbra/devmodel/gh100/gsp"
@@ -23,10 +26,25 @@ type Chip struct {
 
 // The chips.
 var (
-	Fermi  = Chip{serve.GF100{}, VRAM, guest.Attach, newFermi}
+	Fermi  = Chip{serve.GF100{}, VRAM, guest.Attach, fermiWith(push.M2MF)}
 	Hopper = Chip{serve.GH100{}, 4<<30 + gsp.Reserved, guest.Plug, newHopper}
 	Chips  = []Chip{Fermi, Hopper}
+
+	// FermiCopy is a Fermi that copies lines by the engine that copies for the graphics channels of a Hopper.
+	FermiCopy = Chip{serve.GF100{}, VRAM, guest.Attach, fermiWith(push.CE0)}
 )
+
+// Attach attaches a guest to a server.
+func (c Chip) Attach(t testing.TB, socket string, cfg guest.Config) Driver {
+	t.Helper()
+	cfg.Timeout = Patience
+	g, err := c.attach(t.Context(), socket, cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, g.Close()) })
+	d, err := c.drive(g)
+	require.NoError(t, err)
+	return d
+}
 
 // Driver is what the suites need of a driver of any chip: an address space.
 type Driver interface {
@@ -53,14 +71,17 @@ type Channel interface {
 
 // fermi is the driver of a GF100.
 type fermi struct {
-	g    *guest.Guest
-	s    *guest.Space
-	next uint64 // the next address that is free
+	g     *guest.Guest
+	s     *guest.Space
+	lines push.Engine
+	next  uint64 // the next address that is free
 }
 
-func newFermi(g *guest.Guest) (Driver, error) {
-	s, err := g.NewSpace()
-	return &fermi{g, s, 0x1000_0000}, err
+func fermiWith(lines push.Engine) func(*guest.Guest) (Driver, error) {
+	return func(g *guest.Guest) (Driver, error) {
+		s, err := g.NewSpace()
+		return &fermi{g, s, lines, 0x1000_0000}, err
+	}
 }
 
 func (f *fermi) add(b *guest.Buffer, err error, pages guest.Flags) (uint64, error) {
@@ -85,13 +106,13 @@ func (f *fermi) MapRAM(n uint64) (uint64, []byte, error) {
 
 func (f *fermi) Open(id int) (Channel, error) {
 	ch, err := f.g.NewChannelWith(id, f.s, guest.ChannelConfig{RingLog2: 11, Push: 256 << 10})
-	return &FermiChannel{ch, f.g, rand.New(rand.NewPCG(f.g.VRAM(), uint64(id)))}, err
+	return &FermiChannel{ch, f, rand.New(rand.NewPCG(f.g.VRAM(), uint64(id)))}, err
 }
 
 // FermiChannel is a channel of a GF100.
 type FermiChannel struct {
 	*guest.Channel
-	g   *guest.Guest
+	f   *fermi
 	rng *rand.Rand
 }
 
@@ -103,7 +124,14 @@ func (c *FermiChannel) Copy(dst, src, n uint64) error {
 // The others implement Channel.
 
 func (c *FermiChannel) Lines(dst, src uint64, n, lines uint32) error {
-	return c.Submit(new(push.Buffer).CopyLines(push.M2MF, push.Surface{VA: dst}, push.Surface{VA: src}, n, lines).Words...)
+	var b push.Buffer
+	for most := uint32(8191); lines > 0; lines -= min(lines, most) {
+		if c.f.lines == push.M2MF {
+			most = lines // only the copy engines have a limit
+		}
+		b.CopyLines(c.f.lines, push.Surface{VA: dst}, push.Surface{VA: src}, n, min(lines, most))
+	}
+	return c.Submit(b.Words...)
 }
 
 func (c *FermiChannel) Release(va uint64, payload uint32) error {
@@ -116,7 +144,7 @@ func (c *FermiChannel) Acquire(va uint64, payload uint32) error {
 
 func (c *FermiChannel) Mark() (func() error, error) {
 	f, err := c.Fence()
-	return func() error { return c.g.Wait(f) }, err
+	return func() error { return c.f.g.Wait(f) }, err
 }
 
 // hopper is the driver of a GH100.
@@ -166,7 +194,7 @@ func (h *hopper) MapRAM(n uint64) (va uint64, p []byte, err error) {
 func (h *hopper) Open(id int) (Channel, error) {
 	c := &hopperChannel{h: h}
 	return c, h.try(func() {
-		c.Channel = h.s.NewChannel(uint32(id), []gh100.Engine{gh100.Graphics, gh100.Copy1}[id%2])
+		c.Channel = h.s.NewChannel(uint32(id), []gh100.Engine{gh100.Copy1, gh100.Graphics}[id%2])
 	})
 }
 

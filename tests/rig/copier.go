@@ -51,7 +51,7 @@ func (c *Copier) Prepare() (err error) {
 	if c.Driver, err = c.chip.drive(c.Guest); err != nil {
 		return err
 	}
-	if c.Ch, err = c.Open(1); err != nil {
+	if c.Ch, err = c.Open(1 + c.rng.IntN(2)); err != nil {
 		return err
 	}
 	if c.Src, c.from, err = c.MapRAM(CopySize); err != nil {

@@ -19,10 +19,7 @@ import (
 )
 
 const (
-	srcVA    = 0x1000_0000
-	dstVA    = 0x2000_0000
 	bufSize  = 1 << 20
-	semVA    = dstVA + bufSize - 64
 	lineSize = 16 << 10
 
 	// endless is a number of lines that no card copies within a test.
@@ -32,23 +29,27 @@ const (
 // timeout bounds waits for events that must happen.
 const timeout = rig.Patience
 
-// server is a card with a scheduler and its guests.
+// server is a card with a scheduler and its guests, which have these chips by turns.
 type server struct {
 	*rig.Rig
 	t       *testing.T
+	chips   []rig.Chip
 	clients []*client
 }
 
 // cards are one with a meter, and one that its driver meters.
 var cards = map[string]testserver.SharedConfig{"meter": {}, "no meter": testserver.OtherCards["plain registers"]}
 
+// both are a Hopper and a Fermi that want the same engine.
+var both = []rig.Chip{rig.Hopper, rig.FermiCopy}
+
 // spaces are cards whose address spaces are not tables of their driver.
 var spaces = map[string]testserver.SharedConfig{"own spaces": {GPU: other.Own}, "slow spaces": {GPU: other.Slow}}
 
 func newServer(t *testing.T, c testserver.SharedConfig, cfg sched.Config) *server {
 	t.Helper()
-	c.Card.VRAM, c.Limits.Scheduler = 1<<30, &cfg
-	return &server{Rig: rig.New(t, c), t: t}
+	c.Card.VRAM, c.Limits.Scheduler = 64<<30, &cfg
+	return &server{Rig: rig.New(t, c), t: t, chips: []rig.Chip{rig.Fermi}}
 }
 
 // eachPolicy runs a test on both cards under policies, which but for credit are for the release suite.
@@ -63,6 +64,11 @@ func eachPolicy(t *testing.T, first sched.Policy, test func(t *testing.T, s *ser
 			})
 		}
 	}
+	t.Run("both chips", func(t *testing.T) {
+		s := newServer(t, testserver.SharedConfig{}, withPolicy(first))
+		s.chips = both
+		test(t, s)
+	})
 }
 
 func withPolicy(p sched.Policy) sched.Config {
@@ -74,36 +80,44 @@ func withPolicy(p sched.Policy) sched.Config {
 // client is a guest with a channel that copies. A request copies the same line again
 // and again, so its length is the number of lines.
 type client struct {
-	*rig.Guest
-	t  *testing.T
-	ch *guest.Channel
+	rig.Driver
+	GPU *aggregator.Guest
+	t   *testing.T
+	ch  rig.Channel
 
-	sent atomic.Uint64 // requests
+	src, dst, sem uint64
+	sent          atomic.Uint64 // requests
 }
 
 func (s *server) add(name string, share sched.NodeConfig) *client {
 	s.t.Helper()
-	c := &client{t: s.t, Guest: s.Join(aggregator.GuestConfig{Name: name, Map: aperture.MapAll, Share: share})}
+	chip := s.chips[len(s.clients)%len(s.chips)]
+	e := s.AddChip(chip, aggregator.GuestConfig{Name: name, Map: aperture.MapAll, Share: share})
+	c := &client{t: s.t, GPU: e.Guest, Driver: chip.Attach(s.t, e.Socket, guest.Config{RAM: 4 << 20, Map: true})}
 	s.clients = append(s.clients, c)
-	for _, va := range []uint64{srcVA, dstVA} {
-		c.Buffer(va, bufSize, guest.Big)
+	for _, va := range []*uint64{&c.src, &c.dst} {
+		var err error
+		*va, err = c.MapVRAM(bufSize)
+		require.NoError(s.t, err)
 	}
+	c.sem = c.dst + bufSize - 64
 	c.ch = c.channel(1)
 	return c
 }
 
-func (c *client) channel(id int) *guest.Channel {
+func (c *client) channel(id int) rig.Channel {
 	c.t.Helper()
-	ch := c.Channel(id, guest.ChannelConfig{RingLog2: 11, Push: 256 << 10})
-	require.NoError(c.t, ch.Submit(new(guest.Push).Bind(guest.M2MF).Words...))
+	ch, err := c.Open(id)
+	require.NoError(c.t, err)
+	require.NoError(c.t, ch.Copy(c.dst, c.src, lineSize))
 	require.NoError(c.t, ch.Finish())
 	return ch
 }
 
 // request submits a copy of so many lines.
-func (c *client) request(ch *guest.Channel, lines uint32) error {
+func (c *client) request(ch rig.Channel, lines uint32) error {
 	c.sent.Add(1)
-	return ch.Submit(new(guest.Push).CopyLines(guest.M2MF, guest.Surface{VA: dstVA}, guest.Surface{VA: srcVA}, lineSize, lines).Words...)
+	return ch.Lines(c.dst, c.src, lineSize, lines)
 }
 
 // finish waits for all requests of the client's channel.
@@ -182,7 +196,7 @@ func run(t *testing.T, clients []*client, lines []uint32, during func()) {
 
 func (c *client) run(lines uint32, stop *atomic.Bool) error {
 	const batch = 16
-	var before guest.Fence
+	before := c.ch.Finish
 	for round := 0; ; round++ {
 		last := stop.Load()
 		for range batch {
@@ -190,18 +204,18 @@ func (c *client) run(lines uint32, stop *atomic.Bool) error {
 				return err
 			}
 		}
-		f, err := c.ch.Fence()
+		f, err := c.ch.Mark()
 		if err != nil {
 			return err
 		}
 		if round > 0 {
-			if err := c.Wait(before); err != nil {
+			if err := before(); err != nil {
 				return err
 			}
 		}
 		before = f
 		if last {
-			return c.Wait(f)
+			return f()
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package shares
 
 import (
+	"fmt"
 	"math"
 	"testing"
 	"time"
@@ -8,10 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/sched"
 	"github.com/umbra-gpu/umbra/aggregator/sched/model"
-	"github.com/umbra-gpu/umbra/devmodel/guest"
+	"github.com/umbra-gpu/umbra/tests/rig"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -91,25 +91,30 @@ func requireShares(t *testing.T, want []float64, measure func() []float64) {
 // of submission, the first gets everything.
 func TestSharesFollowWeights(t *testing.T) {
 	lengths := []time.Duration{8 * time.Millisecond, time.Millisecond}
+	fermi, hopper := []rig.Chip{rig.Fermi}, []rig.Chip{rig.Hopper}
 	for _, c := range []struct {
+		chips   []rig.Chip
 		card    string
 		policy  sched.Policy
 		weights []int
 		want    []float64
 	}{
-		{"meter", sched.Credit, []int{100, 100}, []float64{500, 500}},
-		{"own spaces", sched.Credit, []int{100, 300}, []float64{250, 750}},
-		{"slow spaces", sched.Credit, []int{300, 100}, []float64{750, 250}},
-		{"no meter", sched.Credit, []int{100, 300}, []float64{250, 750}},
-		{"meter", sched.FIFO, []int{100, 100}, nil},
+		{fermi, "meter", sched.Credit, []int{100, 100}, []float64{500, 500}},
+		{hopper, "meter", sched.Credit, []int{100, 300}, []float64{250, 750}},
+		{both, "meter", sched.Credit, []int{300, 100}, []float64{750, 250}},
+		{fermi, "own spaces", sched.Credit, []int{100, 300}, []float64{250, 750}},
+		{both, "slow spaces", sched.Credit, []int{300, 100}, []float64{750, 250}},
+		{fermi, "no meter", sched.Credit, []int{100, 300}, []float64{250, 750}},
+		{fermi, "meter", sched.FIFO, []int{100, 100}, nil},
 	} {
-		t.Run(c.card+" "+c.policy.String(), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%d %s %s %v", len(c.chips), c.chips[0].Device.Name(), c.card, c.policy), func(t *testing.T) {
 			measure := func() []float64 {
 				on, ok := cards[c.card]
 				if !ok {
 					on = spaces[c.card]
 				}
 				s := newServer(t, on, sched.Default())
+				s.chips = c.chips
 				clients := []*client{s.add("long", sched.NodeConfig{}), s.add("short", sched.NodeConfig{})}
 				got := contend(t, s, clients, lengths, func() {
 					require.NoError(t, s.Agg.SetSchedule(withPolicy(c.policy)))
@@ -150,9 +155,10 @@ func checkMeter(t *testing.T, s *server) {
 	for id := range uint32(len(s.clients)) {
 		own, got := s.Card.Use(id), s.Driver.Meter().Use(id)
 		require.Equal(t, own.Ended, got.Ended)
-		busy, most := own.Busy[card.Graphics], time.Duration(own.Ended)*time.Millisecond
-		require.GreaterOrEqual(t, got.Busy[card.Graphics], busy*3/4)
-		require.LessOrEqual(t, got.Busy[card.Graphics], busy*3/2+most)
+		for e, busy := range own.Busy {
+			require.GreaterOrEqual(t, got.Busy[e], busy*3/4)
+			require.LessOrEqual(t, got.Busy[e], busy*3/2+time.Duration(own.Ended)*time.Millisecond)
+		}
 	}
 }
 
@@ -186,7 +192,7 @@ func TestLongRequestIsPaused(t *testing.T) {
 func TestManyReleased(t *testing.T) {
 	eachPolicy(t, sched.None, func(t *testing.T, s *server) {
 		a, b := s.add("a", sched.NodeConfig{}), s.add("b", sched.NodeConfig{})
-		channels := []*guest.Channel{a.ch}
+		channels := []rig.Channel{a.ch}
 		for id := 2; id < 9; id++ {
 			channels = append(channels, a.channel(id))
 		}
@@ -195,11 +201,11 @@ func TestManyReleased(t *testing.T) {
 		run(t, []*client{b}, []uint32{lines}, func() {
 			for i := range uint32(3) {
 				for _, ch := range channels {
-					require.NoError(t, ch.Submit(new(guest.Push).Semaphore(semVA, i+1, guest.SemAcquire).Words...))
+					require.NoError(t, ch.Acquire(a.sem, i+1))
 					require.NoError(t, a.request(ch, lines))
 				}
 				s.onCard(a)
-				require.NoError(t, release.Submit(new(guest.Push).Semaphore(semVA, i+1, guest.SemRelease).Words...))
+				require.NoError(t, release.Release(a.sem, i+1))
 				for _, ch := range channels {
 					require.NoError(t, ch.Finish())
 				}
