@@ -206,7 +206,15 @@ func newMachine(t require.TestingT) *machine {
 	require.NoError(t, err)
 	m.Connect(m.card)
 	m.AttachHost(m)
+	m.drive()
+	return m
+}
+
+// bootAt is where the driver has the arguments of a boot in RAM: after the queues.
+const bootAt = 0x81000
+
+// drive begins with a new driver.
+func (m *machine) drive() {
 	m.Driver = &driver.Driver{Bus: m.VGPU, RAM: m.card.ram, Base: ramBase, Timeout: 20 * time.Millisecond,
 		Fail: func(why ...any) { panic(failure(fmt.Sprint(why...))) }}
-	return m
 }

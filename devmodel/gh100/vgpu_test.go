@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -206,48 +207,88 @@ func TestOnlyTranslatedRowsReachTheCard(t *testing.T) {
 	}
 }
 
-// TestRandomAccesses: whatever a guest accesses, and has in its queues, no access panics or waits, the
-// contract with the card is kept, and the state stays small.
+// FuzzAccesses: whatever a guest accesses and has in its memory, no access panics or waits, the contract
+// with the card is kept, and after a reset the next driver finds the GPU in order.
+func FuzzAccesses(f *testing.F) {
+	m := newMachine(f)
+	for seed := range byte(4) {
+		data := make([]byte, 1000)
+		_, _ = rand.NewChaCha8([32]byte{seed}).Read(data)
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) { m.access(t, data) })
+}
+
+// TestRandomAccesses is FuzzAccesses, and the state stays small.
 func TestRandomAccesses(t *testing.T) {
+	m := newMachine(t)
 	rapid.Check(t, func(t *rapid.T) {
-		m := newMachine(t)
-		m.channel(1, driver.Graphics)
-		var rows []uint64
-		for _, row := range m.Registers().Rows() {
-			rows = append(rows, uint64(row.Reg.Offset))
-		}
-		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
-		for range 300 {
-			p, off := make([]byte, 1<<r.IntN(4)), rows[r.IntN(len(rows))]+r.Uint64N(8)
-			le.PutUint64(append(p, make([]byte, 8)...)[:8], r.Uint64()>>r.IntN(64))
-			bar := []int{0, 0, 0, 0, 0, 1, 3, 2, 6}[r.IntN(9)]
-			if bar != 0 || r.IntN(8) == 0 {
-				off = r.Uint64N(max(m.BARSize(bar), 1<<20))
-			}
-			switch r.IntN(8) {
-			case 0, 1, 2:
-				m.ReadBAR(bar, off, p)
-			case 3, 4, 5:
-				m.WriteBAR(bar, off, p)
-			case 6:
-				at := []int{0x1000, 0x2000, 0x41000, 0x82000}[r.IntN(4)] + r.IntN(0x400)&^3
-				le.PutUint32(m.card.ram[at:], r.Uint32()>>r.IntN(32))
-				m.Write32(0x110c00, 0)
-			case 7:
-				m.card.slow, m.card.busy = r.IntN(2) == 0, false
-				[]func(){m.Done, func() { m.Completed(r.IntN(3)) }, func() { m.Failed(gh100.Failure{Channel: 1, Text: "text"}) },
-					func() { require.NoError(t, m.Reset()) }, func() { m.WriteConfig(uint32(r.IntN(256)), p) }}[r.IntN(5)]()
-			}
-		}
+		data := make([]byte, 4000)
+		_, _ = rand.NewChaCha8([32]byte{rapid.Byte().Draw(t, "seed"), rapid.Byte().Draw(t, "more")}).Read(data)
+		m.access(t, data)
 		st := m.State()
 		require.LessOrEqual(t, len(st.GSP.Objects), 103)
 		text, err := json.Marshal(st)
 		require.NoError(t, err)
 		require.Less(t, len(text), 4<<20)
-		m.card.slow, m.card.busy = false, false
-		require.NoError(t, m.Reset())
-		m.channel(1, driver.Graphics)
 	})
+}
+
+// source draws from data.
+type source []byte
+
+func (s *source) Uint64() (v uint64) {
+	n := min(len(*s), 2)
+	for _, b := range (*s)[:n] {
+		v = v<<8 | uint64(b)
+	}
+	*s = (*s)[n:]
+	return v * 0x0001_0001_0001_0001
+}
+
+func (s *source) IntN(n int) int { return int(s.Uint64() % uint64(n)) }
+
+// access accesses what the data says.
+func (m *machine) access(t require.TestingT, data []byte) {
+	m.card.t, m.card.slow, m.card.busy = t, false, false
+	require.NoError(t, m.Reset())
+	m.drive()
+	m.channel(1, driver.Graphics)
+	m.Timeout = time.Microsecond
+	var rows []uint64
+	for _, row := range m.Registers().Rows() {
+		rows = append(rows, uint64(row.Reg.Offset))
+	}
+	for r := (*source)(&data); len(*r) > 0; {
+		p, off := make([]byte, 1<<r.IntN(4)), rows[r.IntN(len(rows))]+r.Uint64()%8
+		le.PutUint64(append(p, make([]byte, 8)...)[:8], r.Uint64()>>r.IntN(64))
+		bar := []int{0, 0, 0, 0, 0, 1, 3, 2, 6}[r.IntN(9)]
+		if bar != 0 || r.IntN(8) == 0 {
+			off = r.Uint64() % max(m.BARSize(bar), 1<<20)
+		}
+		switch r.IntN(10) {
+		case 0, 1, 2:
+			m.ReadBAR(bar, off, p)
+		case 3, 4, 5:
+			m.WriteBAR(bar, off, p)
+		case 6: // the queues, and the list of their pages
+			at := []int{0, 0x1000, 0x2000, 0x41000}[r.IntN(4)] + r.IntN(0x400)&^3
+			le.PutUint32(m.card.ram[at:], uint32(r.Uint64())>>r.IntN(32))
+			m.Write32(0x110c00, 0)
+		case 7: // a boot, with wrong arguments
+			le.PutUint32(m.card.ram[bootAt+r.IntN(0x400)&^3:], uint32(r.Uint64())>>r.IntN(32))
+			func() {
+				defer func() { _, _ = recover().(failure) }()
+				m.Boot()
+			}()
+		case 8:
+			m.Write32(0xbb0090, uint32(r.Uint64())>>r.IntN(32))
+		case 9:
+			m.card.slow, m.card.busy = r.IntN(2) == 0, false
+			[]func(){m.Done, func() { m.Completed(r.IntN(3)) }, func() { m.Failed(gh100.Failure{Channel: 1, Text: "text"}) },
+				func() { require.NoError(t, m.Reset()) }, func() { m.WriteConfig(uint32(r.IntN(256)), p) }}[r.IntN(5)]()
+		}
+	}
 }
 
 // TestState: a virtual GPU that takes over a state goes on where the other was.

@@ -210,39 +210,46 @@ func TestEventsLeaveRoom(t *testing.T) {
 }
 
 // TestHostileQueues: whatever a guest has in its queues, GSP neither panics nor keeps more than its bounds.
-func TestHostileQueues(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		d := newDriver()
-		s := open(t, d)
-		word := rapid.SampledFrom([]uint32{0, 1, 15, 16, 17, 62, 63, 64, 1 << 16, 1<<16 - 0x30, 1 << 31, 1<<32 - 1, fnContinue, signature, headerVersion})
-		for range rapid.IntRange(1, 60).Draw(t, "steps") {
-			switch rapid.IntRange(0, 3).Draw(t, "what") {
-			case 0:
-				d.push(Call{Function: word.Draw(t, "function"), Payload: make([]byte, rapid.IntRange(0, 3*maxPayload).Draw(t, "size"))})
-			case 1:
-				off := rapid.SampledFrom([]uint32{commandsAt + headWrite, commandsAt + headRead, statusAt + headRead, statusAt + headWrite,
-					element(commandsAt, d.write+elements-1) + elementPages, element(commandsAt, d.write+elements-1) + callLength,
-					element(commandsAt, d.write+elements-1) + callFunction, element(commandsAt, d.write+elements-1) + callPayload}).Draw(t, "where")
-				binary.LittleEndian.PutUint32(d.at(off), word.Draw(t, "value"))
-			case 2:
-				if c, ok, _ := s.Next(sized); ok {
-					s.Send(c)
-				}
-			case 3:
-				s.Event(0x1004, make([]byte, 48))
+func TestHostileQueues(t *testing.T) { rapid.Check(t, hostileQueues) }
+
+func FuzzQueues(f *testing.F) {
+	f.Add(bytes.Repeat([]byte("as much as the longest draw takes"), 1<<10))
+	f.Fuzz(rapid.MakeFuzz(hostileQueues))
+}
+
+func hostileQueues(t *rapid.T) {
+	d := newDriver()
+	s := open(t, d)
+	word := rapid.SampledFrom([]uint32{0, 1, 15, 16, 17, 62, 63, 64, 1 << 16, 1<<16 - 0x30, 1 << 31, 1<<32 - 1, fnContinue, signature, headerVersion})
+	for range rapid.IntRange(1, 60).Draw(t, "steps") {
+		switch rapid.IntRange(0, 4).Draw(t, "what") {
+		case 0:
+			d.push(Call{Function: word.Draw(t, "function"), Payload: make([]byte, rapid.IntRange(0, 3*maxPayload).Draw(t, "size"))})
+		case 1:
+			off := rapid.SampledFrom([]uint32{commandsAt + headWrite, commandsAt + headRead, statusAt + headRead, statusAt + headWrite,
+				element(commandsAt, d.write+elements-1) + elementPages, element(commandsAt, d.write+elements-1) + callLength,
+				element(commandsAt, d.write+elements-1) + callFunction, element(commandsAt, d.write+elements-1) + callPayload}).Draw(t, "where")
+			binary.LittleEndian.PutUint32(d.at(off), word.Draw(t, "value"))
+		case 2:
+			if c, ok, _ := s.Next(sized); ok {
+				s.Send(c)
 			}
-			kept := 0
-			for _, m := range append(s.Pending, s.Events...) {
-				kept += len(m)
-			}
-			if s.Begun != nil {
-				kept += len(s.Begun.Payload)
-			}
-			require.LessOrEqual(t, len(s.Pending), maxPending+MaxCall/maxPayload+1)
-			require.LessOrEqual(t, len(s.Events), maxPending)
-			require.LessOrEqual(t, kept, 8<<20)
+		case 3:
+			s.Event(0x1004, make([]byte, 48))
+		case 4: // the list of pages, which GSP has read
+			le.PutUint32(d.at(8*rapid.Uint32Range(0, shared).Draw(t, "page")), word.Draw(t, "address"))
 		}
-	})
+		kept := 0
+		for _, m := range append(s.Pending, s.Events...) {
+			kept += len(m)
+		}
+		if s.Begun != nil {
+			kept += len(s.Begun.Payload)
+		}
+		require.LessOrEqual(t, len(s.Pending), maxPending+MaxCall/maxPayload+1)
+		require.LessOrEqual(t, len(s.Events), maxPending)
+		require.LessOrEqual(t, kept, 8<<20)
+	}
 }
 
 // TestBadArguments: a boot whose description is wrong names the place.

@@ -1,11 +1,14 @@
 package gsp
 
 import (
+	"runtime"
 	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/umbra-gpu/umbra/tests/scale"
 )
 
 // twin is a naive tree of objects: a list, the oldest first.
@@ -95,4 +98,32 @@ func TestTree(t *testing.T) {
 			require.Equal(t, len(engines), again.counted)
 		}
 	})
+}
+
+// TestAllocations: a guest that allocates for ever has the objects of its budget, and the server no more
+// memory with each.
+func TestAllocations(t *testing.T) {
+	u := newGuest(t)
+	u.boot()
+	u.client(c1, true)
+	heap := func() uint64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	var before uint64
+	for i := range uint32(scale.Of(5_000, 1_000_000)) {
+		client, parent, class := uint32(c1), uint32(dev), uint32(0x90f1)
+		if i%3 == 0 { // a client of its own
+			client, parent, class = 1+i, 1+i, 0
+		}
+		status := u.alloc(client, parent, 1+i, class, make([]byte, 120))
+		if i == 1000 {
+			before = heap()
+		}
+		require.Equal(t, i >= testBudget-4, status == noMemory, "allocation %d: %#x", i, status)
+	}
+	require.Less(t, heap(), before+1<<20)
+	require.Len(t, u.g.objects.nodes, testBudget+len(internalObjects))
 }
