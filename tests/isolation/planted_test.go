@@ -28,6 +28,8 @@ const strangeKind = 0x77
 // address that the attacker chose.
 type unbounded struct {
 	*soft.Card
+	format *shadowpt.Format
+	kind   uint8      // marks
 	tables []card.Run // of the attacker's shadows; set before place
 	target atomic.Uint64
 }
@@ -36,9 +38,9 @@ func (u *unbounded) WriteVRAM(addr uint64, p []byte) bool {
 	if target := u.target.Load(); target != 0 && len(p)%8 == 0 && slices.ContainsFunc(u.tables, func(r card.Run) bool { return addr >= r.Addr && addr < r.Addr+r.Size }) {
 		p = slices.Clone(p)
 		for i := 0; i < len(p); i += 8 {
-			if e := shadowpt.DecodePTE(binary.LittleEndian.Uint64(p[i:])); e.Valid && e.Kind == strangeKind {
+			if e := u.format.DecodePTE(binary.LittleEndian.Uint64(p[i:])); e.Valid && e.Kind == u.kind {
 				e.Addr = target
-				binary.LittleEndian.PutUint64(p[i:], e.Encode())
+				binary.LittleEndian.PutUint64(p[i:], u.format.EncodePTE(e))
 			}
 		}
 	}
@@ -91,7 +93,7 @@ func TestGateFindsHoles(t *testing.T) {
 
 var holes = append([]hole{
 	{"a translation without a bound, read", func(t *testing.T, c options.Combination) {
-		u := &unbounded{}
+		u := &unbounded{format: shadowpt.Fermi, kind: strangeKind}
 		w := planted(t, c, func(c *soft.Card) card.Registers { u.Card = c; return u })
 		u.tables = w.Endpoint.Guest.Tables()
 		u.target.Store(w.bystander.Extents()[0].Card)
@@ -101,7 +103,7 @@ var holes = append([]hole{
 		require.Eventually(t, func() bool { return len(w.Violations()) > 0 }, wait, tick)
 	}},
 	{"a translation without a bound, written", func(t *testing.T, c options.Combination) {
-		u := &unbounded{}
+		u := &unbounded{format: shadowpt.Fermi, kind: strangeKind}
 		w := planted(t, c, func(c *soft.Card) card.Registers { u.Card = c; return u })
 		u.tables = w.Endpoint.Guest.Tables()
 		u.target.Store(w.free[0].Addr)

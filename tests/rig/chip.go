@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/cmd/serve"
 	"github.com/umbra-gpu/umbra/devmodel/gh100/gsp"
 	"github.com/umbra-gpu/umbra/devmodel/guest"
@@ -33,6 +34,12 @@ var (
 	// FermiCopy is a Fermi that copies lines by the engine that copies for the graphics channels of a Hopper.
 	FermiCopy = Chip{serve.GF100{}, VRAM, guest.Attach, fermiWith(push.CE0)}
 )
+
+// GPU is a share with such a chip.
+func (c Chip) GPU(share aggregator.GuestConfig) serve.GPUConfig {
+	share.VRAM = c.VRAM
+	return serve.GPUConfig{Share: share, Device: c.Device}
+}
 
 // Attach attaches a guest to a server.
 func (c Chip) Attach(t testing.TB, socket string, cfg guest.Config) Driver {
@@ -154,12 +161,16 @@ type hopper struct {
 	s *gh100.Space
 }
 
-// gaveUp is why that driver gave up.
-type gaveUp string
+// GaveUp is why that driver gave up: it panics.
+type GaveUp string
+
+// NewHopper returns a driver of a GH100 that has done nothing yet.
+func NewHopper(g *guest.Guest) *gh100.Driver {
+	return &gh100.Driver{Bus: g, RAM: g.Memory().Data, Base: g.RAMBase(), Timeout: Patience, Fail: func(why ...any) { panic(GaveUp(fmt.Sprint(why...))) }}
+}
 
 func newHopper(g *guest.Guest) (Driver, error) {
-	h := &hopper{g: g}
-	h.d = &gh100.Driver{Bus: g, RAM: g.Memory().Data, Base: g.RAMBase(), Timeout: Patience, Fail: func(why ...any) { panic(gaveUp(fmt.Sprint(why...))) }}
+	h := &hopper{g: g, d: NewHopper(g)}
 	return h, h.try(func() {
 		h.d.Boot()
 		h.s = h.d.NewSpace()
@@ -170,7 +181,7 @@ func newHopper(g *guest.Guest) (Driver, error) {
 func (h *hopper) try(do func()) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = errors.Join(errors.New(string(p.(gaveUp))), h.g.Sync())
+			err = errors.Join(errors.New(string(p.(GaveUp))), h.g.Sync())
 		}
 	}()
 	do()

@@ -63,8 +63,7 @@ func (r *Rig) Add(share aggregator.GuestConfig) *testserver.Endpoint {
 // AddChip adds a virtual GPU of a chip, with the least memory of it.
 func (r *Rig) AddChip(chip Chip, share aggregator.GuestConfig) *testserver.Endpoint {
 	r.t.Helper()
-	share.VRAM = chip.VRAM
-	return r.AddWith(serve.GPUConfig{Share: share, Device: chip.Device})
+	return r.AddWith(chip.GPU(share))
 }
 
 // AddWith adds a virtual GPU.

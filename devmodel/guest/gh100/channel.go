@@ -78,13 +78,18 @@ func (c *Channel) Submit(words ...uint32) (seq uint32) {
 	}
 	va, n := c.pushVA+4*uint64(c.pushed), uint32(len(b.Words))
 	c.pushed += n
-	le.PutUint64(c.ring[8*c.put:], va|uint64(n)<<42)
+	c.Push(va | uint64(n)<<42)
+	return c.seq
+}
+
+// Push puts any entry into the ring, and rings the doorbell.
+func (c *Channel) Push(entry uint64) {
+	le.PutUint64(c.ring[8*c.put:], entry)
 	c.put = (c.put + 1) % ringEntries
 	p := le.AppendUint32(nil, c.put)
 	c.Bus.WriteBAR(1, c.userd+0x8c, p)
 	c.Bus.ReadBAR(1, c.userd+0x8c, p)
 	c.Write32(0xbb0090, c.Engine.Runlist<<16|c.ID)
-	return c.seq
 }
 
 // Done reports whether a fence has passed.

@@ -40,19 +40,37 @@ func (t *tables) set(va uint64, pte shadowpt.PTE) {
 	t.WriteVRAM(at+f.Pages[1].Index(va)*8, le.AppendUint64(nil, f.EncodePTE(pte)))
 }
 
-// flush makes changed entries effective.
-func (t *tables) flush(command uint32) {
+// Entry is where in VRAM the entry for va lies, in a table of a level that Map or MapBAR1 has made: that of
+// pages comes after the directories.
+func (t *tables) Entry(level int, va uint64) uint64 {
+	f, at := shadowpt.Hopper, t.root
+	if level > 0 {
+		at = t.at[[2]uint64{uint64(level - 1), va >> f.Dirs[level-1].Shift}]
+	}
+	if level == len(f.Dirs) {
+		return at + f.Pages[1].Index(va)*8
+	}
+	return at + f.Dirs[level].Index(va)*uint64(f.Dirs[level].Words)*8
+}
+
+// Flush makes changed entries effective.
+func (t *tables) Flush(command uint32) {
 	t.Write32(0xb830a0, uint32(t.root>>8))
 	t.Write32(0xb830a4, uint32(t.root>>40))
 	t.Write32(0xb830b0, 1<<31|command)
 	t.Wait("end of a flush", func() bool { return t.Read32(0xb830b0)>>31 == 0 })
 }
 
+// Window has the tables of BAR1.
+func (d *Driver) Window() interface {
+	Entry(level int, va uint64) uint64
+} { return d.window }
+
 // MapBAR1 shows a page of VRAM in BAR1, and returns where.
 func (d *Driver) MapBAR1(addr uint64) (off uint64) {
 	d.windowEnd += pageSize
 	d.window.set(d.windowEnd-pageSize, shadowpt.PTE{Valid: true, Target: VRAM, Addr: addr})
-	d.window.flush(7)
+	d.window.Flush(7)
 	return d.windowEnd - pageSize
 }
 
@@ -92,14 +110,14 @@ func (s *Space) Map(in shadowpt.Target, addr, n uint64) (va uint64) {
 	for ; s.next < va+n; s.next += pageSize {
 		s.set(s.next, shadowpt.PTE{Valid: true, Target: in, Addr: addr + s.next - va})
 	}
-	s.flush(1)
+	s.Flush(1)
 	return va
 }
 
 // Unmap takes a page away.
 func (s *Space) Unmap(va uint64) {
 	s.set(va, shadowpt.PTE{})
-	s.flush(1)
+	s.Flush(1)
 }
 
 // Close frees the space with its channels, as the end of a client does.

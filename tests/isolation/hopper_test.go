@@ -1,0 +1,245 @@
+package isolation
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft"
+	"github.com/umbra-gpu/umbra/devmodel/gh100/gsp"
+	"github.com/umbra-gpu/umbra/devmodel/guest"
+	"github.com/umbra-gpu/umbra/devmodel/guest/gh100"
+	"github.com/umbra-gpu/umbra/devmodel/guest/push"
+	"github.com/umbra-gpu/umbra/shadowpt"
+	"github.com/umbra-gpu/umbra/tests/options"
+	"github.com/umbra-gpu/umbra/tests/rig"
+	"github.com/umbra-gpu/umbra/tests/scale"
+	"github.com/umbra-gpu/umbra/tests/testserver"
+)
+
+// hopperWard is a ward whose attacker has a GH100, and so has a second bystander, which copies.
+type hopperWard struct {
+	*Ward
+	*gh100.Driver // the attacker's
+	neighbour     *rig.Copier
+	s             *gh100.Space
+	ch            *gh100.Channel
+	loot, mine    uint64 // where the attacker has RAM, and VRAM for entries of its own
+}
+
+func newHopperWard(t *testing.T, c options.Combination, cfg testserver.SharedConfig) *hopperWard {
+	cfg.Card.VRAM = 9 << 30
+	h := &hopperWard{Ward: newWard(t, c, cfg, rig.Hopper, 3)}
+	t.Cleanup(func() { _ = h.Close() })
+	var err error
+	h.neighbour, err = rig.NewCopier(rig.Hopper, h.GPUs[2].Socket, h.client(), 1)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = h.neighbour.Close() })
+	h.machine, err = guest.Plug(t.Context(), h.Endpoint.Socket, h.client())
+	require.NoError(t, err)
+	return h
+}
+
+// restart resets the attacker's GPU and makes a space, with a channel that can copy.
+func (h *hopperWard) restart(t *testing.T) {
+	require.NoError(t, h.machine.Reset())
+	h.Driver = rig.NewHopper(h.machine)
+	h.Boot()
+	h.Timeout = time.Second / 2 // of what its own attacks may have broken
+	h.s = h.NewSpace()
+	addr, _ := h.AllocRAM(64 << 10)
+	h.loot, h.mine = h.s.Map(gh100.RAM, addr, 64<<10), h.s.Map(gh100.VRAM, h.AllocVRAM(4096), 4096)
+	h.ch = h.s.NewChannel(1, gh100.Graphics)
+}
+
+// use copies from an address, or to it.
+func (h *hopperWard) use(va uint64, write bool) {
+	dst, src := h.loot, va
+	if write {
+		dst, src = src, dst
+	}
+	_ = h.ch.Until(h.ch.Submit(gh100.Copy(dst, src, 4096)...))
+}
+
+// touch reads or writes a window.
+func (h *hopperWard) touch(bar int, off uint64, write bool) {
+	p := bytes.Repeat([]byte{0x11}, 4096)
+	if write {
+		h.Bus.WriteBAR(bar, off, p)
+	}
+	h.Bus.ReadBAR(bar, off, p)
+	h.look(fmt.Sprintf("read of BAR%d", bar), p)
+}
+
+// words are entries that name a place: of pages and of directories, in all memories, with all other bits.
+func words(at uint64) (list []uint64) {
+	for _, in := range []shadowpt.Target{shadowpt.VRAM, shadowpt.SystemCoherent, 1, 3} {
+		pde := shadowpt.Hopper.Dirs[0].Encode(shadowpt.PDE{Small: shadowpt.Table{Present: true, Target: in, Addr: at}})
+		pte := shadowpt.Hopper.EncodePTE(shadowpt.PTE{Valid: true, Target: in, Addr: at})
+		list = append(list, pde[0], pte, pte|0xfff<<52|0x3f<<3)
+	}
+	return list
+}
+
+const (
+	deviceHandle = 0xde1d0000
+	spaceHandle  = 0x90f10000
+)
+
+// hopperCases are the ways to a place.
+var hopperCases = []struct {
+	name string
+	do   func(h *hopperWard, at, word uint64, write bool)
+}{
+	{"page entries", func(h *hopperWard, _, word uint64, write bool) {
+		h.WriteVRAM(h.s.Entry(len(shadowpt.Hopper.Dirs), h.mine), binary.LittleEndian.AppendUint64(nil, word))
+		h.s.Flush(1)
+		h.use(h.mine, write)
+	}},
+	{"directory entries", func(h *hopperWard, at, word uint64, write bool) {
+		for level := len(shadowpt.Hopper.Dirs) - 1; level >= 0; level-- {
+			s := h.NewSpace()
+			va := s.Map(gh100.VRAM, h.AllocVRAM(4096), 4096)
+			entry := s.Entry(level, va)
+			for _, w := range []uint64{word, words(s.Root())[0]} { // and loops
+				h.WriteVRAM(entry, binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, w), w))
+				s.Flush(1)
+			}
+			s.Close()
+		}
+		h.WriteVRAM(h.s.Entry(len(shadowpt.Hopper.Dirs)-1, h.mine), binary.LittleEndian.AppendUint64(nil, word))
+		h.s.Flush(1)
+		h.use(h.mine, write)
+	}},
+	{"roots", func(h *hopperWard, at, word uint64, write bool) {
+		h.Control(h.s.Client, deviceHandle, 0x801813, gh100.Fields{0: at, 8: word & 3, 0xc: word >> 1 & 3, 0x10: spaceHandle}.Bytes(0x20))
+		h.use(h.mine, write)
+	}},
+	{"channels", func(h *hopperWard, at, word uint64, write bool) {
+		for _, field := range []int{8, 0x90, 0xa8, 0xc0, 0xd8} {
+			p := gh100.Fields{8: h.loot, 0x10: 512, 0x14: 1 << 8 << 1, 0x1c: spaceHandle, 0x80: 1, 0x90: 1 << 20, 0xa0: 2, 0xa8: 2 << 20, 0xb8: word & 3}
+			p[field] = at
+			h.Alloc(h.s.Client, deviceHandle, 7, 0xc86f, p.Bytes(0x170))
+			h.Control(h.s.Client, 7, 0xa06f0103, []byte{1, 0})
+			h.Write32(0xbb0090, 2)
+			h.Free(h.s.Client, 7)
+		}
+	}},
+	{"windows", func(h *hopperWard, at, word uint64, write bool) {
+		h.Write32(0x10fd40, uint32(at>>16|word>>40))
+		h.touch(0, 0x700000, write)
+		h.touch(0, 0x7ff000, write)
+		off := h.MapBAR1(1 << 20)
+		for level := len(shadowpt.Hopper.Dirs); level >= 0; level-- {
+			h.WriteVRAM(h.Window().Entry(level, off), binary.LittleEndian.AppendUint64(nil, word))
+			h.s.Flush(7)
+			h.touch(1, off, write)
+		}
+		h.Call(70, gh100.Fields{0: 1, 8: word, 0x10: 56}.Bytes(0x18))
+		h.touch(3, 0, write)
+	}},
+	{"what channels are given", func(h *hopperWard, at, word uint64, write bool) {
+		var b push.Buffer
+		b.HopperRelease(at, 1).Bind(push.HopperCopy).Inc(4, 0x260, uint32(word>>1&3), uint32(word>>1&3))
+		b.Inc(4, 0x400, uint32(at>>32), uint32(at), uint32(h.loot>>32), uint32(h.loot), 4096, 4096, 4096, 1)
+		for _, physical := range []uint32{1 << 12, 1 << 13, 3 << 12} {
+			b.Inc(4, 0x300, 1<<8|1<<7|1<<2|2|physical)
+		}
+		_ = h.ch.Until(h.ch.Submit(b.Words...))
+		h.ch.Push(at&(1<<40-1) | word&(0x1f<<10)<<32)
+		for token := range uint32(64) {
+			h.Write32(0xbb0090, token|uint32(word>>1&3)<<16)
+		}
+	}},
+	{"registers", func(h *hopperWard, at, word uint64, write bool) {
+		rows := h.Endpoint.GPU.Registers().Rows()
+		for i := range uint64(40) {
+			r := rows[rand.Uint64N(uint64(len(rows)))].Reg
+			h.Write32(uint64(r.Offset&^3), uint32(at>>(i%4*4)|word>>32))
+			h.Read32(uint64(r.Offset &^ 3))
+		}
+	}},
+}
+
+// places are addresses of others' memory on the card, of the ends of the attacker's, and guesses.
+func (h *hopperWard) places() []uint64 {
+	own := h.Endpoint.Guest.VRAM()
+	return []uint64{0, h.bystander.Extents()[0].Card, h.free[0].Addr, h.GPUs[1].Guest.Extents()[0].Card, h.GPUs[2].Guest.Extents()[0].Card,
+		own - gsp.Reserved, own - 4096, own, own + 4096, busWindow - 4096, 1<<40 - 4096, 1<<52 - 4096}
+}
+
+// attack tries a case at a place. What the attacker's driver gives up is no finding.
+func (h *hopperWard) attack(t *testing.T, do func(h *hopperWard, at, word uint64, write bool), at uint64) {
+	h.restart(t)
+	for i, word := range words(at) {
+		func() {
+			defer func() {
+				if p := recover(); p != nil {
+					_ = p.(rig.GaveUp)
+					h.restart(t)
+				}
+			}()
+			do(h, at, word, i%2 == 0)
+			if h.ch.Err() != nil {
+				h.restart(t)
+			}
+		}()
+	}
+	require.NoError(t, h.machine.Sync(), "the server dropped the guest")
+	require.Empty(t, h.Violations())
+	require.NoError(t, h.neighbour.Copy())
+}
+
+// TestHopperGate is TestGate for an attacker with a GH100. A victim with a GF100 and a neighbour with a GH100
+// copy on.
+func TestHopperGate(t *testing.T) {
+	for _, c := range scale.Of([]options.Combination{options.Mapped}, options.Few()) {
+		t.Run(c.String(), func(t *testing.T) {
+			h := newHopperWard(t, c, testserver.SharedConfig{})
+			before := h.Copies()
+			for i, k := range hopperCases {
+				for j, at := range h.places() {
+					if scale.Release() || (i+j)%2 == 0 {
+						t.Run(fmt.Sprintf("%s at %#x", k.name, at), func(t *testing.T) { h.attack(t, k.do, at) })
+					}
+				}
+			}
+			require.Eventually(t, func() bool { return h.Copies() > before }, wait, tick)
+			h.restart(t)
+			h.use(h.mine, true)
+			require.NoError(t, h.ch.Err())
+		})
+	}
+}
+
+// TestHopperGateFindsHoles plants two holes in the card: a window, and a translation, that reach others'
+// memory.
+func TestHopperGateFindsHoles(t *testing.T) {
+	s := &shifted{}
+	h := newHopperWard(t, options.Oracle, testserver.SharedConfig{Plant: func(c *soft.Card) card.Registers { s.Card = c; return s }})
+	h.restart(t)
+	require.Empty(t, h.Violations())
+	s.to.Store(h.free[0].Addr)
+	s.from.Store(h.Endpoint.Guest.Extents()[0].Card)
+	h.Write32(0x10fd40, 0)
+	h.touch(0, 0x700000, true)
+	s.from.Store(0)
+	require.Contains(t, strings.Join(h.Violations(), "; "), "unowned memory changed")
+
+	u := &unbounded{format: shadowpt.Hopper, kind: strangeKind & 0xf}
+	h = newHopperWard(t, options.Mapped, testserver.SharedConfig{Plant: func(c *soft.Card) card.Registers { u.Card = c; return u }})
+	h.restart(t)
+	u.tables = h.Endpoint.Guest.Tables()
+	u.target.Store(h.bystander.Extents()[0].Card)
+	hopperCases[0].do(h, 0, shadowpt.Hopper.EncodePTE(shadowpt.PTE{Valid: true, Addr: 1 << 21, Kind: u.kind}), false)
+	found := strings.Join(h.Violations(), "; ")
+	require.Contains(t, found, "do not belong to it")
+	require.Contains(t, found, "secret in what was copied to RAM")
+}
