@@ -10,6 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/devmodel/guest"
 	"github.com/umbra-gpu/umbra/devmodel/guest/program"
 	"github.com/umbra-gpu/umbra/tests/rig"
@@ -70,6 +71,36 @@ func runPrograms(t *testing.T, c Combination, cfg testserver.SharedConfig, seed,
 		require.NoError(t, errors.Join(g.Reset(), program.Run(g.Guest, &p)), "%v", p)
 	}
 	require.Equal(t, c.Windows(), g.GPU.Stats().Windows.Mapped.PagesMoved.Load() > 0)
+}
+
+// TestFaultsStay: with all options, on both chips, a channel that faults is stopped and says where. Another
+// of the same space copies on.
+func TestFaultsStay(t *testing.T) {
+	for _, c := range scale.Of(Few(), All()) {
+		for _, chip := range rig.Chips {
+			t.Run(chip.Device.Name()+" "+c.String(), func(t *testing.T) {
+				t.Parallel()
+				limits, err := c.Limits()
+				require.NoError(t, err)
+				gpu, err := c.GPU("a", chip.VRAM)
+				require.NoError(t, err)
+				gpu.Device = chip.Device
+				r := rig.New(t, testserver.SharedConfig{Card: soft.Config{VRAM: 5 << 30}, Limits: limits})
+				v, err := rig.NewCopier(chip, r.AddWith(gpu).Socket, guest.Config{RAM: 2 << 20, Map: c.Maps()}, 1)
+				require.NoError(t, err)
+				t.Cleanup(func() { require.NoError(t, v.Close()) })
+				bad, err := v.Open(7)
+				require.NoError(t, err)
+				require.NoError(t, errors.Join(v.Copy(), bad.Copy(0x123_4000, v.Src, 4096)))
+				require.ErrorContains(t, bad.Finish(), "VA 0x1234000")
+				v.Events() // of the fault
+				for range 3 {
+					require.NoError(t, v.Copy())
+				}
+				require.NoError(t, bad.Close())
+			})
+		}
+	}
 }
 
 // TestOtherCards is TestPrograms with the least that cards may have. Programs 62 and 88 notice
