@@ -64,14 +64,21 @@ func (t *tables) Flush(command uint32) {
 // Window has the tables of BAR1.
 func (d *Driver) Window() interface {
 	Entry(level int, va uint64) uint64
-} { return d.window }
+} {
+	return d.window
+}
 
 // MapBAR1 shows a page of VRAM in BAR1, and returns where.
 func (d *Driver) MapBAR1(addr uint64) (off uint64) {
 	d.windowEnd += pageSize
-	d.window.set(d.windowEnd-pageSize, shadowpt.PTE{Valid: true, Target: VRAM, Addr: addr})
-	d.window.Flush(7)
+	d.Show(d.windowEnd-pageSize, addr)
 	return d.windowEnd - pageSize
+}
+
+// Show shows another page of VRAM at a place that MapBAR1 returned.
+func (d *Driver) Show(off, addr uint64) {
+	d.window.set(off, shadowpt.PTE{Valid: true, Target: VRAM, Addr: addr})
+	d.window.Flush(7)
 }
 
 // Space is an address space, with a client of its own.
