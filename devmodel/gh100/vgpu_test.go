@@ -282,7 +282,7 @@ func (m *machine) access(t require.TestingT, data []byte) {
 				m.Boot()
 			}()
 		case 8:
-			m.Write32(0xbb0090, uint32(r.Uint64())>>r.IntN(32))
+			m.Write32(0xbb0090, uint32(r.Uint64())>>r.IntN(32)&[]uint32{3, 1<<32 - 1}[r.IntN(2)])
 		case 9:
 			m.card.slow, m.card.busy = r.IntN(2) == 0, false
 			[]func(){m.Done, func() { m.Completed(r.IntN(3)) }, func() { m.Failed(gh100.Failure{Channel: 1, Text: "text"}) },
