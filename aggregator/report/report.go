@@ -63,6 +63,7 @@ func (s *Undelivered) forget(id uint32) {
 	s.Errors = slices.DeleteFunc(s.Errors, func(e ChannelError) bool { return e.ID == id })
 }
 
+// deliver delivers all but Done, for which a guest may wait even if this fails.
 func (s *Undelivered) deliver(to Receiver) {
 	if s.Engines != 0 {
 		to.Completed(s.Engines)
@@ -72,9 +73,6 @@ func (s *Undelivered) deliver(to Receiver) {
 	}
 	for _, id := range s.Refused {
 		to.Refused(id)
-	}
-	if s.Done {
-		to.Done(s.Notes)
 	}
 }
 
@@ -114,16 +112,19 @@ func (r *Reporter) run() {
 		now := r.state
 		r.state, r.delivering = Undelivered{}, true
 		r.mu.Unlock()
-		r.deliver(&now)
+		r.deliver(func() { now.deliver(r.to) })
+		if now.Done {
+			r.deliver(func() { r.to.Done(now.Notes) })
+		}
 		r.mu.Lock()
 		r.delivering = false
 		r.changed.Broadcast()
 	}
 }
 
-func (r *Reporter) deliver(s *Undelivered) {
+func (r *Reporter) deliver(do func()) {
 	defer fault.Contain(r.owner, "the delivery of its events")
-	s.deliver(r.to)
+	do()
 }
 
 // Close ends the Reporter after the delivery under way.
