@@ -15,20 +15,21 @@ type describedShare struct {
 	card card.Describer
 }
 
-// described is such a channel. Its page is its USERD.
+// described is a channel that the driver describes to the card. Its share page holds its USERD, of which
+// all classes have the fields of a GF100 at the same offsets.
 type described struct {
 	bound
 	open card.DescribedChannel
 
 	committed, enabled bool // it runs with both; guarded by mu
 
-	// What the card said of it, for Driver.deliver; guarded by Driver.described.mu.
+	// What the card reported of it, for Driver.deliver; guarded by Driver.described.mu.
 	engines card.EngineSet
 	fault   *card.Fault
 }
 
-// sayings are the channels of which the card said something that was not delivered.
-type sayings struct {
+// pendingEvents are the channels with events of the card that were not delivered.
+type pendingEvents struct {
 	mu   sync.Mutex
 	list []*described // each once
 }
@@ -147,13 +148,13 @@ func (ch *described) Unbind() { ch.open.Close() }
 func (ch *described) Free() { ch.leave() }
 
 // Completed implements card.ChannelEvents, for the card.
-func (ch *described) Completed(e card.EngineSet) { ch.said(func() { ch.engines |= e }) }
+func (ch *described) Completed(e card.EngineSet) { ch.noteEvent(func() { ch.engines |= e }) }
 
 // Fault implements card.ChannelEvents, for the card.
-func (ch *described) Fault(f card.Fault) { ch.said(func() { ch.fault = &f }) }
+func (ch *described) Fault(f card.Fault) { ch.noteEvent(func() { ch.fault = &f }) }
 
-// said has Driver.deliver deliver what note enters: the card does not wait for the receiver.
-func (ch *described) said(note func()) {
+// noteEvent has Driver.deliver deliver what note enters: the card does not wait for the receiver.
+func (ch *described) noteEvent(note func()) {
 	s := &ch.driver.described
 	s.mu.Lock()
 	if ch.engines == 0 && ch.fault == nil {
@@ -164,13 +165,11 @@ func (ch *described) said(note func()) {
 	ch.driver.wake()
 }
 
-// deliver tells receivers what the card said of their channels. Driver.events is held.
+// deliver delivers the events that are there. Those that come meanwhile have woken the interrupt handler.
+// Driver.events is held.
 func (d *Driver) deliver() {
-	for {
+	for range d.described.count() {
 		ch, engines, fault := d.described.next()
-		if ch == nil {
-			return
-		}
 		if d.owner(ch.id) != member(ch) {
 			continue // it was freed
 		}
@@ -183,12 +182,16 @@ func (d *Driver) deliver() {
 	}
 }
 
-func (s *sayings) next() (ch *described, engines card.EngineSet, fault *card.Fault) {
+func (s *pendingEvents) count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.list) == 0 {
-		return nil, 0, nil
-	}
+	return len(s.list)
+}
+
+// next takes the oldest of those that count counted.
+func (s *pendingEvents) next() (ch *described, engines card.EngineSet, fault *card.Fault) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	ch, s.list = s.list[0], s.list[1:]
 	engines, fault, ch.engines, ch.fault = ch.engines, ch.fault, 0, nil
 	return ch, engines, fault

@@ -15,7 +15,7 @@
 //  2. Driver.table: the table of channels and shares, free memory. Held for a moment.
 //  3. bound.mu: one register write, or one look at a channel.
 //  4. coalescer.mu and Driver.writes: for a moment, never while waiting for the card. meter.mu:
-//     for a few register reads for each channel that has work. sayings.mu: for a moment.
+//     for a few register reads for each channel that has work. pendingEvents.mu: for a moment.
 //
 // A Share with its Spaces belongs to one goroutine at a time. The methods of a Channel may be called from
 // any, except Stop, Unbind and Free.
@@ -72,7 +72,7 @@ type Driver struct {
 	userds sync.Pool // of *userd
 	meter  *meter    // nil if the card has its own
 
-	described sayings
+	described pendingEvents
 
 	events    sync.Mutex
 	taken     []card.ChannelEvent // by the present look; guarded by events

@@ -103,9 +103,14 @@ type client struct {
 	mu        sync.Mutex
 	completed card.EngineSet
 	faults    []card.Fault
+
+	again atomic.Bool // each event causes the next
 }
 
 func (c *client) Completed(e card.EngineSet) {
+	if c.again.Load() {
+		c.ch.(card.ChannelEvents).Completed(e)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.completed |= e

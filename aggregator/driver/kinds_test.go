@@ -202,6 +202,27 @@ func TestKindsInvalidate(t *testing.T) {
 	})
 }
 
+// TestEndlessEvents: a channel whose events never end keeps nobody who polls the card.
+func TestEndlessEvents(t *testing.T) {
+	r := newRig(t, soft.Config{}, 0)
+	defer r.close(t)
+	c := r.join(t, kinds["c86f"], 1)
+	c.again.Store(true)
+	c.ch.(card.ChannelEvents).Completed(1)
+	polled := make(chan bool)
+	go func() {
+		defer close(polled)
+		r.gpu.Poll()
+	}()
+	select {
+	case <-polled:
+	case <-time.After(patience):
+		t.Error("it polls for ever")
+	}
+	c.again.Store(false)
+	<-polled
+}
+
 // TestReset: whoever has a described channel learns that a reset of the card, or its end, ended it.
 func TestReset(t *testing.T) {
 	for name, end := range map[string]func(*rig) error{"reset": func(r *rig) error { return r.card.Reset() }, "close": func(r *rig) error { return r.card.Close() }} {
