@@ -204,7 +204,7 @@ func (c *Card) buildSpace() error {
 
 // Close stops the card. The host must be detached or past caring.
 func (c *Card) Close() error {
-	defer c.tellEnded()
+	defer c.reportEnded()
 	c.mu.Lock()
 	if c.closing {
 		c.mu.Unlock()
@@ -279,7 +279,7 @@ func (c *Card) DetachHost() { c.AttachHost(nil) }
 // values, VRAM is scrubbed. Saved states of unbound channels stay, see [Contexts]. It waits for the
 // engines' current steps.
 func (c *Card) Reset() error {
-	defer c.tellEnded()
+	defer c.reportEnded()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.halt()

@@ -21,8 +21,8 @@ type channelKind struct {
 
 var kind906f, kindC86F channelKind
 
-// kinds are those that OpenChannel takes, by class.
-var kinds = map[uint16]*channelKind{0xc86f: &kindC86F}
+// channelKinds are those that OpenChannel takes, by class.
+var channelKinds = map[uint16]*channelKind{0xc86f: &kindC86F}
 
 // The rows are set here because host methods lead back to them.
 func init() {

@@ -18,7 +18,7 @@ type opened struct{ ch *channel }
 
 // Format implements card.Describer.
 func (c *Card) Format(class uint16) (*shadowpt.Format, bool) {
-	kind := kinds[class]
+	kind := channelKinds[class]
 	if kind == nil {
 		return nil, false
 	}
@@ -27,7 +27,7 @@ func (c *Card) Format(class uint16) (*shadowpt.Format, bool) {
 
 // OpenChannel implements card.Describer.
 func (c *Card) OpenChannel(d card.Description) (card.DescribedChannel, error) {
-	kind := kinds[d.Class]
+	kind := channelKinds[d.Class]
 	switch {
 	case kind == nil:
 		return nil, fmt.Errorf("channel of class %04x: the card has c86f", d.Class)
@@ -159,9 +159,9 @@ func (ch *channel) show() {
 	ch.seen = card.State{GPGet: ch.GPGet, Ref: ch.Host.Ref, Token: ch.Token}
 }
 
-// tellEnded tells the events of opened channels that the card has ended them. Card.mu is not held,
+// reportEnded reports to opened channels that the card has ended them. Card.mu is not held,
 // and no step of them is under way.
-func (c *Card) tellEnded() {
+func (c *Card) reportEnded() {
 	c.mu.Lock()
 	ended := c.fifo.ended
 	c.fifo.ended = nil
@@ -176,7 +176,7 @@ func (x *run) stop(f card.Fault) {
 	x.verdict, x.reason = faulted, &f
 }
 
-// announce tells what a step caused, before others see it.
+// announce reports what a step caused, before others see it.
 func (ch *channel) announce(s *step) {
 	if ch.dead.Load() {
 		return

@@ -14,7 +14,7 @@ import (
 // The counters of [Card.Registers] start again, those of [Card.Stats] continue. If the new
 // board cannot be built, the card is reset with its old configuration.
 func (c *Card) Rebuild(change func(*Config)) error {
-	defer c.tellEnded()
+	defer c.reportEnded()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.halt()
