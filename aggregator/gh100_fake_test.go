@@ -58,9 +58,15 @@ func (h *hopper) locked(f func()) {
 	f()
 }
 
-func (h *hopper) Completed(engine int)    { h.locked(func() { h.done = append(h.done, engine) }) }
-func (h *hopper) Failed(x device.Failure) { h.locked(func() { h.ended = append(h.ended, x) }) }
-func (h *hopper) Done()                   {}
+func (h *hopper) Completed(engine int) { h.locked(func() { h.done = append(h.done, engine) }) }
+func (h *hopper) Done()                {}
+
+func (h *hopper) Failed(x device.Failure) {
+	if h.Settled() {
+		h.t.Errorf("the id of channel %d may be another's when its failure arrives", x.Channel)
+	}
+	h.locked(func() { h.ended = append(h.ended, x) })
+}
 
 const (
 	hopperVRAM = 32 << 20

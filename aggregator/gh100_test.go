@@ -79,6 +79,28 @@ func TestHopperChannels(t *testing.T) {
 	require.Zero(t, h.word(c.USERD+gh100.USERDGPPut))
 }
 
+// TestHopperSleep: a channel goes on after a sleep with the state of its last life, not of an earlier channel
+// with its id.
+func TestHopperSleep(t *testing.T) {
+	h := newHopper(t, 0)
+	h.NewSpace(1)
+	h.SetDirectory(1, hopperRoot, gsp.TargetVRAM)
+	c := channel(5)
+	for token := range uint64(2) {
+		inst, _ := h.f.Instance(h.open(c).Card().ID())
+		require.Zero(t, h.card.opened[token].State.Token)
+		gf100.InstTokenLo.Put(h.f.Bytes[inst:], uint32(token)+1)
+		h.CloseChannel(5)
+		h.settle()
+	}
+	require.NoError(t, h.Reset(true))
+	h.NewSpace(1)
+	h.SetDirectory(1, hopperRoot, gsp.TargetVRAM)
+	c.Opened = true
+	h.open(c)
+	require.EqualValues(t, 2, h.card.opened[2].State.Token)
+}
+
 // TestHopperFailures: a failure names the guest's channel, in the chip's numbers, and the channel does not
 // run again until its driver has freed it. A channel that cannot be had fails.
 func TestHopperFailures(t *testing.T) {
@@ -135,6 +157,8 @@ func TestHopperFailures(t *testing.T) {
 	odd := channel(8)
 	odd.Entries = 1000
 	require.ErrorContains(t, h.OpenChannel(odd), "must be a power of two")
+	st := h.g.ChannelStats()
+	require.Equal(t, []uint64{1, 3}, []uint64{st.BadChannel.Load(), st.OverQuota.Load()})
 
 	h.channel(9).Completed(1<<card.Graphics | 1<<card.Copy0 | 1<<(card.Copy0+1) | 1<<(card.Copy0+2))
 	require.Eventually(t, func() (told bool) {

@@ -22,12 +22,10 @@ type Card interface {
 	Channels
 }
 
-// Board is what concerns the share as a whole.
+// Board is the part of the share that is not memory or channels.
 type Board interface {
 	// Time is the card's clock in nanoseconds. It never goes back.
 	Time() uint64
-	// Quarantine stops the guest's channels, because the server failed in its work for it.
-	Quarantine(reason string)
 	// Reset ends all channels. It scrubs the memory, unless keep says that the guest sleeps. It may wait,
 	// with a bound.
 	Reset(keep bool) error

@@ -21,9 +21,9 @@ var targets = [...]shadowpt.Target{gsp.TargetNone: 0, gsp.TargetVRAM: shadowpt.V
 // engines are the card's, by the index in gsp.Engines.
 var engines = [...]card.Engine{card.Graphics, card.Copy0, card.Copy0 + 1}
 
-// first is the first engine of an engine's runlist: a channel works for it, and announces what is
+// runlistLead is the first engine of an engine's runlist: a channel works for it, and announces what is
 // complete by its interrupt.
-func first(engine int) int {
+func runlistLead(engine int) int {
 	return slices.IndexFunc(gsp.Engines, func(e gsp.Engine) bool { return e.Runlist == gsp.Engines[engine].Runlist })
 }
 
@@ -69,20 +69,25 @@ var errNoSlot = errors.New("the guest has all the channels that it may have")
 // OpenChannel implements gsp.Host. The card has the channel once its space has a directory.
 func (f *Face) OpenChannel(c gsp.Channel) (err error) {
 	if err := check(&c); err != nil {
+		f.guest.ChannelStats().BadChannel.Add(1)
 		return err
 	}
 	f.locked(func(s *FaceState) {
-		slot, ok := s.free(f.guest.MaxChannels())
+		slot, ok := s.freeSlot(f.guest.MaxChannels())
 		token := uint64(0)
-		if before := s.before(&c); ok && before >= 0 {
-			slot, token = uint32(before), s.Slots[before].Token
+		if old := s.slotBeforeSleep(&c); ok && old >= 0 {
+			slot, token = uint32(old), s.Slots[old].Token
 		}
 		switch {
 		case f.slots[c.ID] != 0:
 			err = fmt.Errorf("channel %d is open already", c.ID)
 		case !ok:
+			f.guest.ChannelStats().OverQuota.Add(1)
 			err = errNoSlot
 		default:
+			if !c.Opened {
+				s.forget(c.ID)
+			}
 			c.Opened, c.Scheduled, c.Failed = true, false, false
 			s.Slots[slot], s.Last, f.slots[c.ID] = Slot{c, token}, slot, uint8(slot)+1
 			f.bind(slot)
@@ -91,9 +96,9 @@ func (f *Face) OpenChannel(c gsp.Channel) (err error) {
 	return err
 }
 
-// free finds a slot if fewer than most are taken: the next after the last one, since a report of a channel
+// freeSlot finds a slot if fewer than most are taken: the next after the last one, since a report of a channel
 // that was just closed may be under way.
-func (s *FaceState) free(most int) (slot uint32, ok bool) {
+func (s *FaceState) freeSlot(most int) (slot uint32, ok bool) {
 	for i := range uint32(channels.Max) {
 		at := (s.Last + channels.Max - i) % channels.Max // down to the next one
 		if s.Slots[at].Opened {
@@ -105,8 +110,17 @@ func (s *FaceState) free(most int) (slot uint32, ok bool) {
 	return slot, most > 0
 }
 
-// before returns the slot that a channel had before the guest fell asleep, -1 if there is none.
-func (s *FaceState) before(c *gsp.Channel) int {
+// forget forgets earlier channels with the id of a new one: none of them comes back after a sleep.
+func (s *FaceState) forget(id uint32) {
+	for i := range s.Slots {
+		if !s.Slots[i].Opened && s.Slots[i].ID == id {
+			s.Slots[i] = Slot{}
+		}
+	}
+}
+
+// slotBeforeSleep returns the slot that a channel had before the guest fell asleep, -1 if there is none.
+func (s *FaceState) slotBeforeSleep(c *gsp.Channel) int {
 	if !c.Opened {
 		return -1
 	}
@@ -142,10 +156,12 @@ func (f *Face) with(id uint32, do func(s *FaceState, slot uint32)) {
 	})
 }
 
-// Settled implements the interface of the virtual GPU.
-func (f *Face) Settled() bool {
+// Settled implements the interface of the virtual GPU. A failure is reported before the id of its channel
+// can be another's.
+func (f *Face) Settled() (settled bool) {
 	p := f.guest.Pending()
-	return !p.Bind && !p.Preempt
+	f.locked(func(*FaceState) { settled = !p.Bind && !p.Preempt && !f.reporting })
+	return settled
 }
 
 // Doorbell implements the interface of the virtual GPU.
@@ -178,7 +194,7 @@ func (f *Face) Describe(slot uint32) (d channels.Description, ok bool) {
 	get := binary.LittleEndian.Uint32(b[:])
 	return channels.Description{
 		Space:    shadowpt.Space{Dir: dir.Root, Target: targets[dir.In], Limit: lastAddress},
-		Engine:   engines[first(c.Engine)],
+		Engine:   engines[runlistLead(c.Engine)],
 		Ring:     card.Ring{Base: c.Ring, Log2: uint32(bits.TrailingZeros32(c.Entries))},
 		State:    card.State{GPGet: get, Token: c.Token},
 		Progress: card.Progress{GPGet: get},

@@ -11,21 +11,21 @@ import (
 
 // Completed implements report.Receiver.
 func (f *Face) Completed(set card.EngineSet) {
-	var told card.EngineSet
+	var reported card.EngineSet
 	for i, e := range engines {
-		if to := first(i); set>>e&1 != 0 && told>>to&1 == 0 {
-			told |= 1 << to
+		if to := runlistLead(i); set>>e&1 != 0 && reported>>to&1 == 0 {
+			reported |= 1 << to
 			f.to.Completed(to)
 		}
 	}
 }
 
-// kinds are the kinds of failures, by what reports them.
-var kinds = map[card.Source]uint32{card.MMU: gsp.ErrorMMU, card.Reader: gsp.ErrorPBDMA, card.Unit: gsp.ErrorGraphics}
+// faultKinds are the numbers of GSP's events, by what reports a fault.
+var faultKinds = map[card.Source]uint32{card.MMU: gsp.ErrorMMU, card.Reader: gsp.ErrorPBDMA, card.Unit: gsp.ErrorGraphics}
 
 // Failed implements report.Receiver. The channel has ended, whatever stopped it: its driver frees it.
 func (f *Face) Failed(slot uint32, e report.Error) {
-	x := device.Failure{Kind: kinds[e.Kind.From()], Text: e.Text}
+	x := device.Failure{Kind: faultKinds[e.Kind.From()], Text: e.Text}
 	if x.Kind == gsp.ErrorMMU {
 		x.Addr, x.Access = e.VA, uint32(e.Reason) // the chip has the same numbers (NV_PFAULT_FAULT_TYPE)
 	}
@@ -61,12 +61,17 @@ func (f *Face) fail(slot uint32, x device.Failure, meant func(*Slot) bool) {
 	f.locked(func(s *FaceState) {
 		c := &s.Slots[slot]
 		if report = c.Opened && meant(c); report {
-			x.Channel, c.Failed = c.ID, true
+			x.Channel, c.Failed, f.reporting = c.ID, true, true
 		}
 	})
-	if report {
-		f.to.Failed(x)
+	if !report {
+		return
 	}
+	defer func() {
+		f.locked(func(*FaceState) { f.reporting = false })
+		f.to.Done() // Settled has changed
+	}()
+	f.to.Failed(x)
 }
 
 // Done implements report.Receiver.

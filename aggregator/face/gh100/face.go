@@ -30,7 +30,6 @@ import (
 // Guest is the share of the card that the face shows.
 type Guest interface {
 	Time() uint64
-	Quarantine(reason string)
 	Reset(keep bool) error
 	Memory() *memory.Memory
 	ChannelStats() *channels.Stats
@@ -54,6 +53,8 @@ type Face struct {
 	mu    sync.Mutex
 	state FaceState
 	slots [gsp.Channels]uint8 // by the guest's id the number of the slot plus one; as state says
+
+	reporting bool // a failure is being reported
 }
 
 // FaceStateVersion is the version of FaceState that this package writes and reads.
@@ -101,9 +102,8 @@ func (f *Face) Class() uint16            { return chip.ChannelClass }
 // Round implements aggregator.Face. Nothing is asked for.
 func (f *Face) Round([2]uint32) report.Notes { return 0 }
 
-// Time and Quarantine implement the interface of the virtual GPU.
-func (f *Face) Time() uint64             { return f.guest.Time() }
-func (f *Face) Quarantine(reason string) { f.guest.Quarantine(reason) }
+// Time implements the interface of the virtual GPU.
+func (f *Face) Time() uint64 { return f.guest.Time() }
 
 // Reset implements the interface of the virtual GPU. What GSP asked for is forgotten, but for the channels
 // that a sleeping guest had.
@@ -116,7 +116,7 @@ func (f *Face) Reset(keep bool) error {
 				s.Slots[i] = Slot{}
 			}
 		}
-		f.take(*s)
+		f.setState(*s)
 	})
 	f.showWindows()
 	return err
@@ -153,12 +153,12 @@ func (f *Face) SetState(s FaceState) error {
 		seen[c.ID] = seen[c.ID] || c.Opened
 	}
 	s.Spaces, s.Last = maps.Clone(s.Spaces), s.Last%channels.Max
-	f.locked(func(*FaceState) { f.take(s) })
+	f.locked(func(*FaceState) { f.setState(s) })
 	return nil
 }
 
-// take replaces the state. Face.mu is held.
-func (f *Face) take(s FaceState) {
+// setState replaces the state. Face.mu is held.
+func (f *Face) setState(s FaceState) {
 	f.state, f.slots = s, [gsp.Channels]uint8{}
 	for i := range s.Slots {
 		if c := &s.Slots[i]; c.Opened {

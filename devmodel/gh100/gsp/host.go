@@ -8,8 +8,8 @@ type Host interface {
 	SetDirectory(id, root uint64, in Target)
 	// DropSpace ends a space that no channel uses.
 	DropSpace(id uint64)
-	// OpenChannel makes a channel, which runs from Schedule on. An error, which the host logs, is answered
-	// with "no memory".
+	// OpenChannel makes a channel, which runs from Schedule on. An error, which the host counts, is
+	// answered with "no memory".
 	OpenChannel(c Channel) error
 	CloseChannel(id uint32)
 	Schedule(id uint32, on bool)
