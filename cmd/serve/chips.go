@@ -7,6 +7,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator"
 	facegf100 "github.com/umbra-gpu/umbra/aggregator/face/gf100"
 	facegh100 "github.com/umbra-gpu/umbra/aggregator/face/gh100"
+	"github.com/umbra-gpu/umbra/cmd/api"
 	"github.com/umbra-gpu/umbra/cmd/config"
 	"github.com/umbra-gpu/umbra/devmodel"
 	devgh100 "github.com/umbra-gpu/umbra/devmodel/gh100"
@@ -39,6 +40,8 @@ type Shown struct {
 	Face aggregator.Face
 	join func(*aggregator.Guest) // connects both to the share that the face got
 	poll uint64                  // bytes of the area in BAR1 with doorbells
+	// asked lists what the guest's driver asked a processor of its GPU for, and did not get.
+	asked func() []api.Asked
 }
 
 // GF100 and GH100 are the chips.
@@ -58,7 +61,7 @@ func (c GF100) New(vram uint64, _ func(string, ...any)) (Shown, error) {
 		return Shown{}, err
 	}
 	face := facegf100.New(gpu)
-	return Shown{gpu, face, func(g *aggregator.Guest) { face.Connect(g); gpu.Connect(face) }, gf100.PollSize}, nil
+	return Shown{gpu, face, func(g *aggregator.Guest) { face.Connect(g); gpu.Connect(face) }, gf100.PollSize, func() []api.Asked { return nil }}, nil
 }
 
 // New implements Chip.
@@ -69,19 +72,25 @@ func (c GH100) New(vram uint64, log func(string, ...any)) (Shown, error) {
 		return Shown{}, err
 	}
 	face := facegh100.New(gpu)
-	return Shown{gpu, face, func(g *aggregator.Guest) { face.Connect(g); gpu.Connect(face) }, 0}, nil
+	asked := func() (list []api.Asked) {
+		for _, u := range gpu.Asked() {
+			list = append(list, api.Asked(u))
+		}
+		return list
+	}
+	return Shown{gpu, face, func(g *aggregator.Guest) { face.Connect(g); gpu.Connect(face) }, 0, asked}, nil
 }
 
-// where names an option as the user wrote it.
-type where = func(key string) string
+// optionName names an option as the user wrote it.
+type optionName = func(key string) string
 
 // chips are the chips by name. A row says how options describe one.
 var chips = map[string]struct {
 	least uint64 // that it can have of memory
 	card  bool   // the software card is one, and one guest can have it whole
-	of    func(f *config.Face, vram config.Size, at where) (Chip, error)
+	of    func(f *config.Face, vram config.Size, at optionName) (Chip, error)
 }{
-	GF100{}.Name(): {64 << 20, true, func(f *config.Face, vram config.Size, at where) (Chip, error) {
+	GF100{}.Name(): {64 << 20, true, func(f *config.Face, vram config.Size, at optionName) (Chip, error) {
 		c, err := gf100Of(f, vram, at)
 		return GF100(c), err
 	}},
@@ -91,11 +100,14 @@ var chips = map[string]struct {
 // models are the device ids of a GH100.
 var models = map[string]uint16{"h100": gh100.DeviceH100, "h200": gh100.DeviceH200}
 
-func gh100Of(f *config.Face, vram config.Size, at where) (Chip, error) {
+func gh100Of(f *config.Face, vram config.Size, at optionName) (Chip, error) {
 	c := GH100{TPCs: f.TPCs, PCI: pci.Options{BAR1: uint64(f.BAR1), NoMSI: !f.MSI, Device: models[f.Model]}}
+	if err := gsp.CheckTPCs(f.TPCs); err != nil {
+		return nil, &config.Error{Where: at("tpcs"), Value: f.TPCs.String(), Reason: err.Error()}
+	}
 	made, err := c.New(uint64(vram), nil)
 	if err != nil {
-		return nil, &config.Error{Where: at("tpcs"), Value: f.TPCs.String(), Reason: err.Error()}
+		return nil, err
 	}
 	made.GPU.Close()
 	return c, nil

@@ -77,6 +77,9 @@ func TestWholeCardOfAnotherChip(t *testing.T) {
 	require.ErrorContains(t, err, "f.yaml:1:14: card.chip: gh100: only a virtual GPU has this chip")
 	require.NoError(t, o.Parse("g.yaml", []byte("card: {vram: 6GiB, tpcs: [33]}\ngpus:\n- {name: a, socket: a.sock, vram: 4GiB}\n")))
 	require.NoError(t, o.Check())
+	_, err = gh100Of(&config.Face{TPCs: config.Counts{1}}, 1<<30, func(key string) string { return key })
+	require.ErrorContains(t, err, "VRAM")
+	require.NotContains(t, err.Error(), "tpcs")
 	_, err = NewPlan(o, false, nil)
 	require.ErrorContains(t, err, "tpcs: 33: gsp: clusters of [33] units")
 }

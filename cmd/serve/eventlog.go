@@ -75,8 +75,8 @@ var loggedCounts = []string{"runaways", "quarantines", "scrub_failures"}
 // Endpoint.logMu is held.
 func (e *Endpoint) logGuestLocked(log *slog.Logger) {
 	guest := e.Virtual.Guest
-	for range len(e.Virtual.said) {
-		log.Warn(<-e.Virtual.said)
+	for range len(e.Virtual.logLines) {
+		log.Warn(<-e.Virtual.logLines)
 	}
 	for _, c := range guest.Stats().Counts() {
 		if !c.Rule && !slices.Contains(loggedCounts, c.Name) {

@@ -15,7 +15,7 @@ import (
 )
 
 // gf100Of is what a guest sees of a GF100, by options that a user wrote as at says.
-func gf100Of(f *config.Face, vram config.Size, at where) (out devmodel.Config, err error) {
+func gf100Of(f *config.Face, vram config.Size, at optionName) (out devmodel.Config, err error) {
 	temperature := f.Temperature
 	out = devmodel.Config{TPCs: f.TPCs, Temperature: func() int { return temperature }, PCI: pci.Options{
 		BAR1: uint64(f.BAR1), BAR3: uint64(f.BAR3), NoMSI: !f.MSI,

@@ -99,9 +99,7 @@ func (e *Endpoint) Status() api.GPU {
 		return g
 	}
 	share, guest := &e.Config.Share, e.Virtual.Guest
-	for _, u := range e.Virtual.asked() {
-		g.Asked = append(g.Asked, api.Asked(u))
-	}
+	g.Asked = e.Virtual.asked()
 	g.Socket, g.VRAM, g.Tables, g.Channels = e.Config.Socket, share.VRAM, share.Tables, share.Channels
 	for _, c := range guest.Stats().Counts() {
 		if c.Rule {

@@ -9,8 +9,8 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/fault"
+	"github.com/umbra-gpu/umbra/cmd/api"
 	"github.com/umbra-gpu/umbra/devmodel"
-	"github.com/umbra-gpu/umbra/devmodel/gh100/gsp"
 )
 
 // Virtual is a virtual GPU with its share of a card.
@@ -19,16 +19,17 @@ type Virtual struct {
 	GPU   VGPU
 	Guest *aggregator.Guest
 
-	poll  uint64
-	said  chan string           // lines for the log, which somebody takes who may wait
-	dirty atomic.Pointer[error] // why the last client's data is still there, or nil
+	poll     uint64
+	asked    func() []api.Asked
+	logLines chan string           // for the log; taken by a goroutine that may wait
+	dirty    atomic.Pointer[error] // why the last client's data is still there, or nil
 }
 
 // NewVirtual makes a virtual GPU and gives it a share of a's card. Close gives
 // the share back.
 func NewVirtual(a *aggregator.Aggregator, share aggregator.GuestConfig, chip Chip) (*Virtual, error) {
-	v := &Virtual{said: make(chan string, mostSaid)}
-	made, err := chip.New(share.VRAM, v.say)
+	v := &Virtual{logLines: make(chan string, maxLogLines)}
+	made, err := chip.New(share.VRAM, v.logf)
 	if err != nil {
 		return nil, err
 	}
@@ -38,27 +39,19 @@ func NewVirtual(a *aggregator.Aggregator, share aggregator.GuestConfig, chip Chi
 		return nil, err
 	}
 	made.join(guest)
-	v.GPU, v.Guest, v.poll = made.GPU, guest, made.poll
+	v.GPU, v.Guest, v.poll, v.asked = made.GPU, guest, made.poll, made.asked
 	v.Device = &Device{fn: v.GPU, maps: v, shown: &guest.Stats().Windows.Mapped, faults: &guest.Stats().Channels.Faults, plug: v.plug, admit: v.admit, panicked: v.panicked, log: slog.New(slog.DiscardHandler)}
 	return v, nil
 }
 
-// mostSaid is how many lines of a virtual GPU wait for the log. More are dropped: the counters have them.
-const mostSaid = 64
+// maxLogLines is how many lines of a virtual GPU wait for the log. More are dropped: the counters have them.
+const maxLogLines = 64
 
-func (v *Virtual) say(format string, args ...any) {
+func (v *Virtual) logf(format string, args ...any) {
 	select {
-	case v.said <- fmt.Sprintf(format, args...):
+	case v.logLines <- fmt.Sprintf(format, args...):
 	default:
 	}
-}
-
-// asked lists what the guest's driver asked a processor of its GPU for, and did not get.
-func (v *Virtual) asked() []gsp.Unknown {
-	if p, ok := v.GPU.(interface{ Asked() []gsp.Unknown }); ok {
-		return p.Asked()
-	}
-	return nil
 }
 
 // Close takes the virtual GPU out of service. No client may be attached.

@@ -70,8 +70,8 @@ func New(cfg Config, host Host, mem Memory, st *State) (*GSP, error) {
 	if err := CheckVRAM(cfg.VRAM); err != nil {
 		return nil, err
 	}
-	if bad := func(n int) bool { return n < 1 || n > 32 }; bad(len(cfg.TPCs)) || slices.ContainsFunc(cfg.TPCs, bad) {
-		return nil, fmt.Errorf("gsp: clusters of %v units: want 1 to 32 clusters of 1 to 32 units", cfg.TPCs)
+	if err := CheckTPCs(cfg.TPCs); err != nil {
+		return nil, err
 	}
 	if cfg.Objects < 1 {
 		return nil, fmt.Errorf("gsp: a budget of %d objects: want at least 1", cfg.Objects)
@@ -87,6 +87,14 @@ func New(cfg Config, host Host, mem Memory, st *State) (*GSP, error) {
 		return g, nil
 	}
 	return g, g.setState(*st)
+}
+
+// CheckTPCs returns what is wrong with the units of clusters.
+func CheckTPCs(tpcs []int) error {
+	if bad := func(n int) bool { return n < 1 || n > 32 }; bad(len(tpcs)) || slices.ContainsFunc(tpcs, bad) {
+		return fmt.Errorf("gsp: clusters of %v units: want 1 to 32 clusters of 1 to 32 units", tpcs)
+	}
+	return nil
 }
 
 // State returns a copy of the state.
