@@ -290,17 +290,6 @@ func (c *hopperChannel) events() card.EngineSet {
 	return c.completed
 }
 
-// TestHopperCopiesControl: without engines the same pushbuffer ends, and copies nothing.
-func TestHopperCopiesControl(t *testing.T) {
-	r := newRig(t, soft.Config{DisableEngines: true})
-	c := r.openHopper(nil)
-	r.vramWrite32(c.data, 77)
-	c.submit(copyC8B5(hData+0x2000, hData, 4, 2), sem(hSem, 1, 1))
-	c.done()
-	require.EqualValues(t, 1, r.vram32(c.sem))
-	require.Zero(t, r.vram32(c.data+0x2000))
-}
-
 // TestHopperStops: what ends a channel, with the reason. The channel does nothing after it; others go on.
 func TestHopperStops(t *testing.T) {
 	r, other := newHopper(t)
@@ -342,8 +331,8 @@ func TestHopperStops(t *testing.T) {
 	require.Zero(t, r.rd(0x2100)&^0x80000000, "nothing reached the registers")
 }
 
-// TestHopperSpaces: a channel's own invalidate and the card's make changed entries valid; privileged
-// channels reach the driver's pages; a copy channel has no other classes.
+// TestHopperSpaces: a channel's own invalidate makes changed entries valid; a copy channel has no other
+// classes, and announces as its engine.
 func TestHopperSpaces(t *testing.T) {
 	r, c := newHopper(t)
 	old := c.sem
@@ -354,17 +343,8 @@ func TestHopperSpaces(t *testing.T) {
 	c.submit(incr(0, 0x28, 0, 0, uint32(c.space.Dir), uint32(c.space.Dir>>32)|9<<27), sem(hSem, 2, 1))
 	c.done()
 	require.Equal(t, []uint32{1, 2}, []uint32{r.vram32(old), r.vram32(moved)})
-	c.mapPage(hSem, old, 1)
-	require.Eventually(t, r.card.InvalidateSpaces(0, c.space), patience, tick)
-	c.submit(sem(hSem, 3, 1))
-	c.done()
-	require.Equal(t, []uint32{3, 2}, []uint32{r.vram32(old), r.vram32(moved)})
-
-	p := r.openHopper(func(d *card.Description) { d.Privileged, d.Engine = true, card.Copy0+1 })
-	r.vramWrite32(p.driver, 77)
-	p.submit(copyC8B5(hData, hDriver, 4, 2|1<<5))
-	p.done()
-	require.EqualValues(t, 77, r.vram32(p.data))
+	p := r.openHopper(func(d *card.Description) { d.Engine = card.Copy0 + 1 })
+	p.submit(incr(0, 0x20, 0))
 	r.eventually("the second copy engine's interrupt", func() bool { return p.events() == 1<<(card.Copy0+1) })
 	p.submit(incr(0, 0, 0xcb97))
 	require.Equal(t, card.BadClass, p.fault().Kind)
