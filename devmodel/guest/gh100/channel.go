@@ -72,7 +72,7 @@ func (c *Channel) Submit(words ...uint32) (seq uint32) {
 	}
 	c.seq++
 	var b push.Buffer
-	b.Raw(words...).Inc(0, 0x5c, uint32(c.fenceVA), uint32(c.fenceVA>>32), c.seq, 0, 1).Inc(0, 0x20, 0)
+	b.Raw(words...).HopperRelease(c.fenceVA, c.seq).NonStall(push.HopperCopy)
 	for i, w := range b.Words {
 		le.PutUint32(c.push[4*(int(c.pushed)+i):], w)
 	}
@@ -132,8 +132,6 @@ func (c *Channel) Err() error {
 // Copy returns the commands that copy n bytes.
 func Copy(dst, src uint64, n uint32) []uint32 {
 	var b push.Buffer
-	b.Inc(4, 0, 0xc8b5)
-	b.Inc(4, 0x400, uint32(src>>32), uint32(src), uint32(dst>>32), uint32(dst), n, n, n, 1)
-	b.Inc(4, 0x300, 1<<8|1<<7|1<<2|2) // pitch to pitch, flushed, not pipelined
+	b.Bind(push.HopperCopy).CopyLines(push.HopperCopy, push.Surface{VA: dst, Pitch: n}, push.Surface{VA: src, Pitch: n}, n, 1)
 	return b.Words
 }

@@ -1,5 +1,6 @@
-// Package push builds push buffers of GF100 and GH100, which have the same headers: command headers with their data, and the method
-// numbers of the classes that guests use. devmodel/guest and the guest programs share it.
+// Package push builds push buffers of GF100 and GH100, which have the same headers. It has command headers
+// with their data, and the method numbers of the classes that guests use. devmodel/guest and the guest
+// programs share it.
 //
 // A header word is op 31:29, count (or 13-bit immediate data) 28:16, subchannel
 // 15:13, method/4 11:0. Method numbers here are byte addresses, as in NVIDIA's
