@@ -15,7 +15,8 @@ type class struct {
 	name   string
 	parent uint32 // the class of the parent; a client has none
 	params int    // the size of the parameters that are read
-	// open completes an object from its parameters, and returns a status. close ends it.
+	// open completes an object from its parameters, and returns a status. close ends it. Objects below a
+	// channel are not kept: they have nothing that differs, and drivers give several of them one handle.
 	open  func(g *GSP, parent *node, o *Object, p []byte) uint32
 	close func(g *GSP, o *Object)
 }
@@ -50,13 +51,10 @@ func (g *GSP) alloc(o Object, p []byte) uint32 {
 		return invalidHandle
 	case o.Class != clRoot && parent != nil && parent.Class != c.parent, c.parent == clChannel && parent == nil:
 		return invalidParent
+	case c.parent == clChannel && c.open == nil:
+		return ok
 	case c.parent == clChannel:
-		if c.open != nil {
-			if status := c.open(g, parent, &o, p); status != ok {
-				return status
-			}
-		}
-		return g.objects.count(o.Client, o.Handle, 1)
+		return c.open(g, parent, &o, p)
 	}
 	n, status := g.objects.add(o)
 	if status == ok && c.open != nil {
@@ -67,12 +65,15 @@ func (g *GSP) alloc(o Object, p []byte) uint32 {
 	return status
 }
 
-// free frees an object with all that is below it.
+// free frees an object with all that is below it. A handle of a client that nothing has may be that of an
+// object below a channel.
 func (g *GSP) free(client, handle uint32) uint32 {
 	n := g.objects.find(client, handle)
 	switch {
+	case n == nil && g.objects.find(client, client) == nil:
+		return invalidHandle
 	case n == nil:
-		return g.objects.count(client, handle, -1)
+		return ok
 	case n.Class == clSpace && g.used(n.Space.ID):
 		return inUse
 	}

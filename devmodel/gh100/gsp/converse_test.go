@@ -104,7 +104,7 @@ func converse(t require.TestingT, data []byte) {
 				u.again()
 			}
 		}
-		require.LessOrEqual(t, len(u.g.objects.nodes)+u.g.objects.counted, testBudget+len(internalObjects))
+		require.LessOrEqual(t, len(u.g.objects.nodes), testBudget+len(internalObjects))
 		require.LessOrEqual(t, len(u.g.Unknown), mostUnknown)
 		for id, c := range u.host.channels {
 			require.True(t, u.g.channels[id].Channel.Opened)

@@ -52,12 +52,11 @@ type Progress struct {
 
 // State is all that GSP knows. Its objects come after their parents.
 type State struct {
-	Version int             `json:"version"`
-	Release string          `json:"release"`
-	Queues  *QueuesState    `json:"queues"`
-	Calls   *CallsState     `json:"calls"`
-	Objects []Object        `json:"objects"`
-	Engines []EngineObjects `json:"engines"`
+	Version int          `json:"version"`
+	Release string       `json:"release"`
+	Queues  *QueuesState `json:"queues"`
+	Calls   *CallsState  `json:"calls"`
+	Objects []Object     `json:"objects"`
 	Progress
 }
 
@@ -103,7 +102,6 @@ func (g *GSP) State() State {
 	for _, n := range g.objects.all() {
 		st.Objects = append(st.Objects, n.Object)
 	}
-	st.Engines = g.objects.allEngines()
 	if g.calls != nil {
 		st.Queues, st.Calls = &g.calls.q.QueuesState, &g.calls.CallsState
 	}
@@ -128,7 +126,7 @@ func (g *GSP) setState(st State) error {
 			st.Version, st.Release, StateVersion, g.abi.release)
 	}
 	st = clone(st)
-	if err := g.objects.load(st.Objects, st.Engines); err != nil {
+	if err := g.objects.load(st.Objects); err != nil {
 		return fmt.Errorf("gsp: state: %w", err)
 	}
 	for _, n := range g.objects.all() {
@@ -168,7 +166,7 @@ func (g *GSP) Boot(params uint64) error {
 			return err
 		}
 		g.calls = NewCalls(q)
-		if err := g.objects.load(internalObjects, nil); err != nil {
+		if err := g.objects.load(internalObjects); err != nil {
 			return err
 		}
 	case !g.Suspended:

@@ -45,38 +45,12 @@ type node struct {
 // tree holds the objects of all clients, no more than most.
 type tree struct {
 	nodes map[key]*node
-	// engines counts objects of engines, which have nothing that differs. Drivers give the same handles to
-	// those of all their channels, and name no channel when they free one.
-	engines map[key]int
-	counted int // in engines
-	most    int
-	last    uint64
+	most  int
+	last  uint64
 }
 
 func newTree(most int) tree {
-	return tree{nodes: make(map[key]*node), engines: make(map[key]int), most: most + len(internalObjects)}
-}
-
-// full reports whether there can be no more.
-func (t *tree) full() bool { return len(t.nodes)+t.counted >= t.most }
-
-// count adds n objects of an engine, or takes some away. It returns a status.
-func (t *tree) count(client, handle uint32, n int) uint32 {
-	k := key{client, handle}
-	switch have := t.engines[k]; {
-	case t.nodes[k] != nil:
-		return duplicateHandle
-	case have+n < 0:
-		return invalidHandle
-	case n > t.most-len(t.nodes)-t.counted:
-		return noMemory
-	case have+n == 0:
-		delete(t.engines, k)
-	default:
-		t.engines[k] = have + n
-	}
-	t.counted += n
-	return ok
+	return tree{nodes: make(map[key]*node), most: most + len(internalObjects)}
 }
 
 // find returns an object, nil if there is none.
@@ -86,7 +60,7 @@ func (t *tree) find(client, handle uint32) *node { return t.nodes[key{client, ha
 func (t *tree) add(o Object) (*node, uint32) {
 	parent := t.find(o.Client, o.Parent)
 	switch {
-	case t.find(o.Client, o.Handle) != nil || t.engines[key{o.Client, o.Handle}] > 0:
+	case t.find(o.Client, o.Handle) != nil:
 		return nil, duplicateHandle
 	case o.Handle == o.Client:
 		parent = nil
@@ -95,7 +69,7 @@ func (t *tree) add(o Object) (*node, uint32) {
 	case parent == nil:
 		return nil, invalidParent
 	}
-	if t.full() {
+	if len(t.nodes) >= t.most {
 		return nil, noMemory
 	}
 	t.last++
@@ -124,20 +98,8 @@ func (t *tree) remove(n *node, gone func(*Object)) {
 		delete(t.nodes, key{n.Client, n.Handle})
 		if n.parent != nil {
 			delete(n.parent.children, n.Handle)
-		} else {
-			t.dropEngines(n.Client)
 		}
 		gone(&n.Object)
-	}
-}
-
-// dropEngines removes a client's objects of engines.
-func (t *tree) dropEngines(client uint32) {
-	for k, n := range t.engines {
-		if k.client == client {
-			t.counted -= n
-			delete(t.engines, k)
-		}
 	}
 }
 
@@ -151,34 +113,11 @@ func (t *tree) all() []*node {
 	return list
 }
 
-// EngineObjects are so many objects of engines with one handle.
-type EngineObjects struct {
-	Client uint32 `json:"client"`
-	Handle uint32 `json:"handle"`
-	Count  int    `json:"count"`
-}
-
-// allEngines returns the objects of engines, in order.
-func (t *tree) allEngines() (list []EngineObjects) {
-	for k, n := range t.engines {
-		list = append(list, EngineObjects{k.client, k.handle, n})
-	}
-	slices.SortFunc(list, func(a, b EngineObjects) int {
-		return cmp.Or(cmp.Compare(a.Client, b.Client), cmp.Compare(a.Handle, b.Handle))
-	})
-	return list
-}
-
-// load adds the objects of a list, which has parents before their children, and those of engines.
-func (t *tree) load(list []Object, engines []EngineObjects) error {
+// load adds the objects of a list, which has parents before their children.
+func (t *tree) load(list []Object) error {
 	for _, o := range list {
 		if _, status := t.add(o); status != ok {
 			return fmt.Errorf("object %#x of client %#x: status %#x", o.Handle, o.Client, status)
-		}
-	}
-	for _, e := range engines {
-		if e.Count < 1 || t.find(e.Client, e.Client) == nil || t.count(e.Client, e.Handle, e.Count) != ok {
-			return fmt.Errorf("%d objects %#x of engines of client %#x", e.Count, e.Handle, e.Client)
 		}
 	}
 	return nil

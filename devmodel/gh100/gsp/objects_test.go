@@ -43,50 +43,28 @@ func (w *twin) remove(client, handle uint32) {
 }
 
 // TestTree: the tree of objects is as its naive twin. What is removed goes after all that is below it.
-// Objects of engines share their handles, and end with their client.
 func TestTree(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const most = 12
 		w, tr := twin{}, newTree(most-len(internalObjects))
-		engines := twin{}
 		number := rapid.Uint32Range(1, 8)
 		for range rapid.IntRange(1, 80).Draw(t, "steps") {
 			o := Object{Client: number.Draw(t, "client") % 3, Handle: number.Draw(t, "handle"), Parent: number.Draw(t, "parent")}
 			n := tr.find(o.Client, o.Handle)
 			require.Equal(t, n != nil, w.find(o.Client, o.Handle) >= 0)
-			if e := (Object{Client: o.Client, Handle: o.Handle}); n == nil && w.find(o.Client, o.Client) >= 0 && rapid.Bool().Draw(t, "engine") {
-				if rapid.Bool().Draw(t, "another") {
-					want := uint32(ok)
-					if len(w)+len(engines) >= most {
-						want = noMemory
-					} else {
-						engines = append(engines, e)
-					}
-					require.Equal(t, want, tr.count(e.Client, e.Handle, 1))
-				} else if i := engines.find(e.Client, e.Handle); i >= 0 {
-					require.EqualValues(t, ok, tr.count(e.Client, e.Handle, -1))
-					engines = slices.Delete(engines, i, i+1)
-				} else {
-					require.EqualValues(t, invalidHandle, tr.count(e.Client, e.Handle, -1))
-				}
-			} else if n != nil && rapid.Bool().Draw(t, "remove") {
+			if n != nil && rapid.Bool().Draw(t, "remove") {
 				tr.remove(n, func(o *Object) {
 					for _, left := range tr.nodes {
 						require.False(t, left.parent != nil && left.Client == o.Client && left.Parent == o.Handle)
 					}
 				})
 				w.remove(o.Client, o.Handle)
-				if o.Handle == o.Client {
-					engines = slices.DeleteFunc(engines, func(e Object) bool { return e.Client == o.Client })
-				}
-			} else if _, status := tr.add(o); status == ok {
-				require.EqualValues(t, ok, w.status(o, most-len(engines)))
-				require.Negative(t, engines.find(o.Client, o.Handle))
-				w = append(w, o)
-			} else if engines.find(o.Client, o.Handle) >= 0 {
-				require.EqualValues(t, duplicateHandle, status)
 			} else {
-				require.Equal(t, w.status(o, most-len(engines)), status)
+				_, status := tr.add(o)
+				require.Equal(t, w.status(o, most), status)
+				if status == ok {
+					w = append(w, o)
+				}
 			}
 			list := twin{}
 			for _, n := range tr.all() {
@@ -94,8 +72,7 @@ func TestTree(t *testing.T) {
 			}
 			require.Equal(t, w, list)
 			again := newTree(most - len(internalObjects))
-			require.NoError(t, again.load(list, tr.allEngines()))
-			require.Equal(t, len(engines), again.counted)
+			require.NoError(t, again.load(list))
 		}
 	})
 }
