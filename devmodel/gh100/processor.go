@@ -39,10 +39,9 @@ func (v *VGPU) boot(params uint64) {
 	}
 }
 
-// kick lets GSP take calls. A queue is shorter than what GSP takes at once, so nothing is left for later
-// but what the driver announces by a kick of its own.
+// kick lets GSP take calls.
 func (v *VGPU) kick() {
-	if _, err := v.gsp.Kick(); err != nil {
+	if err := v.gsp.Kick(); err != nil {
 		v.count(&v.errors.Queues, "the driver's GSP stops, for it cannot use its queues: %v", err)
 		v.fail()
 	}

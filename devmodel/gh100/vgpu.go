@@ -129,8 +129,9 @@ func (v *VGPU) Reset() error {
 }
 
 // settle recomputes the interrupt tree, once per access or event. Memory that an interrupt announces is
-// visible before the interrupt.
+// visible before the interrupt. GSP's events that waited for room may have it.
 func (v *VGPU) settle() {
+	v.gsp.Deliver()
 	level, edge := v.face.Settle()
 	if line, changed := v.pin.Settle(v.pci, level, edge); changed && v.host != nil {
 		if line.Level {

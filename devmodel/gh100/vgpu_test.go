@@ -106,6 +106,26 @@ func TestFailure(t *testing.T) {
 	require.False(t, there || m.line.Level)
 }
 
+// TestLateEvents: events that had to wait for room are announced when the driver has read.
+func TestLateEvents(t *testing.T) {
+	m := newMachine(t)
+	m.channel(1, driver.Graphics)
+	const most = 40 // more than half of the queue
+	for range most {
+		m.Failed(gh100.Failure{Channel: 1, Kind: gsp.ErrorMMU})
+	}
+	got := 0
+	for m.line.Level {
+		_, event := m.Interrupts()
+		require.True(t, event)
+		for _, there := m.Receive(); there; _, there = m.Receive() {
+			got++
+		}
+		m.Read32(0)
+	}
+	require.Equal(t, most, got)
+}
+
 // TestHeldReply: the reply to a free comes when the card has let go of the channel.
 func TestHeldReply(t *testing.T) {
 	m := newMachine(t)

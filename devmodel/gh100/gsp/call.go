@@ -93,8 +93,6 @@ type CallsState struct {
 	// Pending are elements of replies that were not sent yet, oldest first, and Events those of events.
 	Pending [][]byte `json:"pending"`
 	Events  [][]byte `json:"events"`
-	// Dropped counts events for which there was no room.
-	Dropped uint64 `json:"dropped"`
 }
 
 // maxPending bounds the elements that a guest which does not read leaves with us: more than the
@@ -107,74 +105,70 @@ func NewCalls(q *Queues) *Calls { return &Calls{q: q} }
 // whole is how long a function says that its payload is, in all parts.
 type whole func(function uint32, payload []byte) int
 
-// Next returns the next call that is complete, false if there is none yet. It takes no command while
-// replies wait for the guest.
-func (s *Calls) Next(size whole) (c Call, ok bool, err error) {
-	for s.flush() && err == nil {
-		var m []byte
-		if m, err = s.q.Receive(); m == nil || err != nil {
-			break
-		}
-		if c, err = parse(m); err != nil {
-			break
-		}
-		if ok, err = s.add(&c, size); ok {
-			return c, true, nil
-		}
+// Next takes the next element, and returns the call that it completes, nil if there are more parts to
+// come. It takes none while replies wait for the guest.
+func (s *Calls) Next(size whole) (c *Call, taken bool, err error) {
+	if !s.flush() {
+		return nil, false, nil
 	}
-	if err != nil {
-		s.Begun = nil
+	m, err := s.q.Receive()
+	if m == nil || err != nil {
+		return nil, false, err
 	}
-	return Call{}, false, err
+	part, err := parse(m)
+	if err == nil {
+		c, err = s.add(&part, size)
+	}
+	return c, true, err
 }
 
-// add continues the call that was begun, or begins one. It reports whether it is complete.
-func (s *Calls) add(c *Call, size whole) (complete bool, err error) {
-	if c.Function == fnContinue {
-		if s.Begun == nil {
-			return false, fmt.Errorf("a continuation of no call")
-		}
+// add continues the call that was begun, or begins one. It returns the call if it is complete.
+func (s *Calls) add(c *Call, size whole) (*Call, error) {
+	switch {
+	case c.Function != fnContinue && s.Begun != nil:
+		return nil, fmt.Errorf("call %d within call %d", c.Function, s.Begun.Function)
+	case c.Function != fnContinue:
+	case s.Begun == nil:
+		return nil, fmt.Errorf("a continuation of no call")
+	case len(c.Payload) == 0:
+		return nil, fmt.Errorf("a continuation of call %d without a payload", s.Begun.Function)
+	default:
 		s.Begun.Payload = append(s.Begun.Payload, c.Payload...)
-		*c, s.Begun = *s.Begun, nil
-	} else if s.Begun != nil {
-		return false, fmt.Errorf("call %d within call %d", c.Function, s.Begun.Function)
+		c, s.Begun = s.Begun, nil
 	}
 	switch n := size(c.Function, c.Payload); {
 	case n > MaxCall:
-		return false, fmt.Errorf("call %d of %d bytes: the most are %d", c.Function, n, MaxCall)
+		return nil, fmt.Errorf("call %d of %d bytes: the most are %d", c.Function, n, MaxCall)
 	case n > len(c.Payload) && len(c.Payload)%maxPayload == 0 && len(c.Payload) > 0:
-		begun := *c
-		s.Begun = &begun
-		return false, nil
+		s.Begun = c
+		return nil, nil
 	}
-	return true, nil
+	return c, nil
 }
 
 // Send sends a reply.
 func (s *Calls) Send(c Call) { s.Pending = append(s.Pending, c.elements()...); s.flush() }
 
-// Event sends a message of our own accord, of one element. It reports false if it was dropped, because
-// the guest does not read.
+// Event sends a message of our own accord, of one element, when there is room. It reports false if it was
+// dropped, because the guest does not read.
 func (s *Calls) Event(function uint32, payload []byte) bool {
-	c := Call{Function: function, Payload: payload}
-	if len(s.Events) < maxPending {
-		s.Events = append(s.Events, c.elements()...)
-		s.flush()
-		return true
-	}
-	s.Dropped++
-	return false
-}
-
-// flush sends what is pending, and reports whether no reply is left. Events leave half of the queue to
-// replies: a driver that waits for one reads, but does not kick.
-func (s *Calls) flush() bool {
-	if !s.send(&s.Pending, 0) {
+	if len(s.Events) == maxPending {
 		return false
 	}
-	s.send(&s.Events, elements/2)
+	s.Events = append(s.Events, (&Call{Function: function, Payload: payload}).elements()...)
 	return true
 }
+
+// Deliver sends events, and reports whether there was room for any. They leave half of the queue to
+// replies: a driver that waits for one reads, but does not kick.
+func (s *Calls) Deliver() bool {
+	n := len(s.Events)
+	s.send(&s.Events, elements/2)
+	return len(s.Events) < n
+}
+
+// flush sends replies, and reports whether none is left.
+func (s *Calls) flush() bool { return s.send(&s.Pending, 0) }
 
 // send sends elements while so many others have room. A status queue that cannot be written loses them.
 func (s *Calls) send(list *[][]byte, spare uint32) bool {

@@ -97,7 +97,7 @@ func converse(t require.TestingT, data []byte) {
 				u.push(Call{Function: []uint32{4, 10, 47, 65, 70, 71, 76, 103, 0x1001}[next(9)], Payload: params})
 				off := []uint32{commandsAt + headWrite, commandsAt + headRead, element(commandsAt, u.write+elements-1) + callLength, 8 * 200}[next(4)]
 				le.PutUint32(u.at(off), uint32(next(256)*next(256)))
-				_, _ = u.g.Kick()
+				_ = u.g.Kick()
 				u.again()
 			case 1:
 				u.call(47, fields{0: uint64(next(2)), 4: 3}.bytes(8))

@@ -45,7 +45,6 @@ func (g *GSP) event(function, channel uint32, p []byte, complete func(*Engine)) 
 		return
 	}
 	complete(&Engines[g.channels[channel].Channel.Engine])
-	if g.calls.Event(function, p) {
-		g.host.Announce()
-	}
+	g.calls.Event(function, p)
+	g.Deliver()
 }

@@ -178,7 +178,7 @@ func (g *GSP) Boot(params uint64) error {
 	if g.Suspended {
 		g.resume()
 	}
-	if _, err := g.Kick(); err != nil {
+	if err := g.Kick(); err != nil {
 		return err
 	}
 	if g.calls != nil {
@@ -187,24 +187,34 @@ func (g *GSP) Boot(params uint64) error {
 	return nil
 }
 
-// burst is how many calls one kick carries out.
-const burst = 64
+// burst is how many elements one kick takes: more than a queue has. A guest that keeps writing kicks again.
+const burst = elements + 1
 
 // Kick carries out the calls that are in the queue, one after the other: the next one only after the host
-// is done with the last. The owner calls it again when the host may have become so, and if more says
-// that there are more calls than one Kick takes. After an error the owner calls Reset.
-func (g *GSP) Kick() (more bool, err error) {
+// is done with the last. The owner calls it again when the host may have become so. After an error the
+// owner calls Reset.
+func (g *GSP) Kick() error {
 	for range burst {
 		if !g.release() || g.calls == nil || g.Suspended {
-			return false, nil
+			return nil
 		}
-		c, there, err := g.calls.Next(g.length)
-		if err != nil || !there {
-			return false, err
+		c, taken, err := g.calls.Next(g.length)
+		if err != nil || !taken {
+			return err
 		}
-		g.call(c)
+		if c != nil {
+			g.call(*c)
+		}
 	}
-	return true, nil
+	return nil
+}
+
+// Deliver sends the events that wait for room, and announces them. The owner calls it whenever the driver
+// may have read some.
+func (g *GSP) Deliver() {
+	if g.calls != nil && !g.Suspended && len(g.calls.Events) > 0 && g.calls.Deliver() {
+		g.host.Announce()
+	}
 }
 
 // Reset puts GSP in its state before the boot, and ends what the host has of it. What was asked for in

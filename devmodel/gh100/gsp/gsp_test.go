@@ -140,7 +140,7 @@ func TestSuspend(t *testing.T) {
 
 	require.True(t, u.push(Call{Function: 72, Payload: make([]byte, 928)}))
 	read := u.g.State().Queues.Read
-	_, err := u.g.Kick()
+	err := u.g.Kick()
 	require.NoError(t, err)
 	require.Equal(t, read, u.g.State().Queues.Read)
 	u.g.Failed(1, ErrorMMU, 0, 0)
@@ -184,7 +184,7 @@ func TestHeld(t *testing.T) {
 	for i, asks := range []string{"close 1", "drop 1", "unload true"} {
 		u.host.busy = false
 		for _, asks := range []string{asks, ""} {
-			_, err := u.g.Kick()
+			err := u.g.Kick()
 			require.NoError(t, err)
 			require.Equal(t, asks, u.host.took())
 			if asks != "" && i > 0 {

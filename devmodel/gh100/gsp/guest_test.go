@@ -156,7 +156,7 @@ func (u *guest) message() (c Call) {
 // call makes a call and returns its reply.
 func (u *guest) call(function uint32, p []byte) Call {
 	require.True(u.t, u.push(Call{Function: function, Result: 0xffffffff, Payload: p}))
-	_, err := u.g.Kick()
+	err := u.g.Kick()
 	require.NoError(u.t, err)
 	c := u.message()
 	for ; c.Function > 0x1000; c = u.message() {
