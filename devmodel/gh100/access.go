@@ -1,16 +1,10 @@
 package gh100
 
 import (
+	"github.com/umbra-gpu/umbra/devmodel"
 	"github.com/umbra-gpu/umbra/devmodel/gh100/gsp"
 	"github.com/umbra-gpu/umbra/mmio"
 	"github.com/umbra-gpu/umbra/mmio/gh100"
-)
-
-// BARs of a virtual GPU, by the first of their registers.
-const (
-	BAR0 = 0 // registers
-	BAR1 = 1 // memory through page tables
-	BAR3 = 3 // instance memory through page tables
 )
 
 // BARSize returns a BAR's size in bytes, 0 if there is no such BAR.
@@ -39,11 +33,11 @@ func (v *VGPU) ReadBAR(bar int, off uint64, p []byte) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	switch bar {
-	case BAR0:
+	case devmodel.BAR0:
 		v.before(off, len(p), mmio.BarrierRead)
 		v.sp.Read(uint32(off), p)
 		v.settle()
-	case BAR1, BAR3:
+	case devmodel.BAR1, devmodel.BAR3:
 		v.card.ReadBAR(bar, off, p)
 	default:
 		for i := range p {
@@ -57,11 +51,11 @@ func (v *VGPU) WriteBAR(bar int, off uint64, p []byte) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	switch bar {
-	case BAR0:
+	case devmodel.BAR0:
 		v.before(off, len(p), mmio.BarrierWrite)
 		v.sp.Write(uint32(off), p)
 		v.settle()
-	case BAR1, BAR3:
+	case devmodel.BAR1, devmodel.BAR3:
 		v.card.WriteBAR(bar, off, p)
 	}
 }
@@ -97,11 +91,7 @@ func (v *VGPU) bind(b *mmio.Bindings) {
 		Write: func(_ int, w mmio.Write) { v.invalidate(w.New) },
 	})
 	b.OnWrite("NV_VIRTUAL_FUNCTION_DOORBELL", func(_ int, w mmio.Write) { v.ring(w.Data) })
-	b.OnWrite("NV_PGSP_QUEUE_HEAD", func(queue int, _ mmio.Write) {
-		if queue == 0 {
-			v.kick()
-		}
-	})
+	b.OnWrite("NV_PGSP_QUEUE_HEAD", func(int, mmio.Write) { v.kick() })
 }
 
 func (v *VGPU) invalidate(command uint32) {

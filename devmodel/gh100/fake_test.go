@@ -109,7 +109,7 @@ func (c *fakeCard) Read64(_ shadowpt.Target, addr uint64) (uint64, bool) {
 // bar moves p through the tables of BAR1.
 func (c *fakeCard) bar(bar int, off uint64, p []byte, move func(m, p []byte) int) {
 	in := shadowpt.Space{Dir: gsp.BAR1Root(testVRAM), Limit: 1<<57 - 1}
-	if page, _, ok := shadowpt.Hopper.Walk(c, in, off); ok && bar == gh100.BAR1 {
+	if page, _, ok := shadowpt.Hopper.Walk(c, in, off); ok && bar == devmodel.BAR1 {
 		c.move(page.Addr+off-page.VA, p, move)
 	}
 }

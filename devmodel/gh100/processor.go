@@ -12,7 +12,7 @@ type gspHost struct {
 func (h *gspHost) Announce() { h.v.face.RaiseGSP() }
 
 // Unload implements gsp.Host.
-func (h *gspHost) Unload(bool) { h.v.face.HaltGSP() }
+func (h *gspHost) Unload() { h.v.face.HaltGSP() }
 
 // Errors counts what a guest's driver does against the protocols.
 type Errors struct {

@@ -15,9 +15,6 @@ const (
 	gspFailed = 0x1f
 )
 
-// gspQueues is how many command queues have a doorbell. Drivers use the first.
-const gspQueues = 8
-
 var gspBlock = mmio.Block{
 	Name:   "PGSP",
 	Source: "NVIDIA dev_gsp.h, dev_falcon_v4.h, dev_riscv_pri.h",
@@ -29,8 +26,7 @@ var gspBlock = mmio.Block{
 		{Name: "NV_PGSP_FALCON_OS", Offset: 0x110080, Stub: true},
 		{Name: "NV_PGSP_FALCON_HWCFG2", Offset: 0x1100f4, Reset: gspLockdown, Access: mmio.RO},
 		{Name: "NV_PGSP_FALCON_INTR_RETRIGGER", Offset: 0x1103e8, Access: mmio.WO, Effect: "bit 0 repeats the interrupt if GSP still has one"},
-		{Name: "NV_PGSP_QUEUE_HEAD", Barrier: mmio.BarrierWrite, Policy: mmio.Translate, Offset: 0x110c00, Rep: []mmio.Dim{{Count: gspQueues, Stride: 8}},
-			Effect: "GSP looks at its command queue"},
+		{Name: "NV_PGSP_QUEUE_HEAD", Barrier: mmio.BarrierWrite, Policy: mmio.Translate, Offset: 0x110c00, Effect: "GSP looks at its command queue"},
 		{Name: "NV_PRISCV_RISCV_CPUCTL", Offset: 0x111388, Reset: gspHalted, Access: mmio.RO},
 		{Name: "NV_PRISCV_RISCV_IRQMASK", Offset: 0x111528, Reset: gspIntrMessage, Access: mmio.RO},
 	},

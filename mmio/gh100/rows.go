@@ -37,9 +37,8 @@ func Directory(lower, upper uint32) (addr uint64, system bool) {
 
 // Bits of NV_VIRTUAL_FUNCTION_PRIV_MMU_INVALIDATE.
 const (
-	InvalidateAllPages = 1 << 0
-	InvalidateAllDirs  = 1 << 1
-	InvalidateTrigger  = 1 << 31 // reads one until the invalidate is complete
+	InvalidateAllDirs = 1 << 1
+	InvalidateTrigger = 1 << 31 // reads one until the invalidate is complete
 )
 
 // Blocks returns all rows of the chip. The owner binds the effects of memory, translation and the

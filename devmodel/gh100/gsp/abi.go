@@ -56,8 +56,7 @@ type abi struct {
 	vectorsCount, vectorsEngine, vectorsStall, vectorsNonStall                        place
 	enginesCount, enginesDesc, enginesType, enginesRunlist, enginesBase               place
 	contextsBytes, contextsAlign, zcullWord                                           place
-	promoteClient, promoteObject, promoteCount                                        place
-	methodsBytes, bindEngine, scheduleOn, stopOn, saveClient, saveMemory              place
+	methodsBytes, bindEngine, scheduleOn, stopOn                                      place
 	rcEngine, rcChannel, rcType, rcAddress, rcFault                                   place
 	logType, logRunlist, logChannel, logText                                          place
 }

@@ -10,7 +10,6 @@ const (
 	maxEntries   = 1 << 24
 	vaBits       = 57
 	busBits      = 52
-	maxPromoted  = 16
 
 	inVRAM        = 2      // how a channel's structures name VRAM
 	levelInVRAM   = 1      // how the levels of a directory do
@@ -152,18 +151,6 @@ func (g *GSP) stop(_ *node, p []byte) uint32 {
 	return ok
 }
 
-// promote checks the buffers of a context. The card keeps its contexts elsewhere, and uses none of them.
-func (g *GSP) promote(n *node, p []byte) uint32 {
-	c := g.objects.find(n.Client, g.abi.promoteObject.get32(p))
-	switch {
-	case g.abi.promoteClient.get32(p) != n.Client || c == nil || c.Class != clChannel || c.parent != n.parent:
-		return invalidHandle
-	case g.abi.promoteCount.get(p) > maxPromoted:
-		return invalidArgument
-	}
-	return ok
-}
-
 func (g *GSP) setDirectory(n *node, p []byte) uint32 {
 	s := g.spaceIn(n, g.abi.directorySpace.get32(p))
 	if s == nil || !s.External {
@@ -196,13 +183,5 @@ func (g *GSP) unsetDirectory(n *node, p []byte) uint32 {
 	}
 	s.Root, s.Target = 0, TargetNone
 	g.host.SetDirectory(s.ID, 0, TargetNone)
-	return ok
-}
-
-// saveInit checks where the driver keeps GSP's memory during a suspend.
-func (g *GSP) saveInit(_ *node, p []byte) uint32 {
-	if m := g.objects.find(g.abi.saveClient.get32(p), g.abi.saveMemory.get32(p)); m == nil || m.Class != clMemory {
-		return invalidHandle
-	}
 	return ok
 }

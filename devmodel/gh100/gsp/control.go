@@ -24,7 +24,8 @@ func (g *GSP) tableOfControls() map[uint32]control {
 		0x00801306: {"FB_GET_COMPBIT_STORE_INFO", clDevice, a.compbitsSize, nil, nil},
 		0x00801813: {"DMA_SET_PAGE_DIRECTORY", clDevice, a.directorySize, (*GSP).setDirectory, nil},
 		0x00801814: {"DMA_UNSET_PAGE_DIRECTORY", clDevice, a.unsetSize, (*GSP).unsetDirectory, nil},
-		0x2080012b: {"GPU_PROMOTE_CTX", clSubdevice, a.promoteSize, (*GSP).promote, nil},
+		// The card keeps its contexts elsewhere, and memory stays during a suspend.
+		0x2080012b: {"GPU_PROMOTE_CTX", clSubdevice, a.promoteSize, nil, nil},
 		0x20800137: {"GPU_GET_FERMI_GPC_INFO", clSubdevice, a.gpcsSize, nil, []fill{{a.gpcsMask, 1, 1<<len(g.cfg.TPCs) - 1}}},
 		0x20800138: {"GPU_GET_FERMI_TPC_INFO", clSubdevice, a.tpcsSize, (*GSP).tpcs, nil},
 		0x208001b0: {"GPU_GET_CONSTRUCTED_FALCON_INFO", clSubdevice, a.falconsSize, nil, nil},
@@ -33,7 +34,7 @@ func (g *GSP) tableOfControls() map[uint32]control {
 		0x20800a32: {"INTERNAL_STATIC_KGR_GET_CONTEXT_BUFFERS_INFO", clSubdevice, a.contextsSize, nil,
 			[]fill{{a.contextsBytes, maxContexts, pageSize}, {a.contextsAlign, maxContexts, pageSize}}},
 		0x20800a5c: {"INTERNAL_INTR_GET_KERNEL_TABLE", clSubdevice, a.vectorsSize, (*GSP).vectors, nil},
-		0x20800ac2: {"INTERNAL_FBSR_INIT", clSubdevice, a.saveSize, (*GSP).saveInit, nil},
+		0x20800ac2: {"INTERNAL_FBSR_INIT", clSubdevice, a.saveSize, nil, nil},
 		0x20800ac3: {"INTERNAL_FIFO_TOGGLE_ACTIVE_CHANNEL_SCHEDULING", clSubdevice, a.stopSize, (*GSP).stop, nil},
 		0x20801112: {"FIFO_GET_DEVICE_INFO_TABLE", clSubdevice, a.enginesSize, (*GSP).engines, nil},
 		// There is no culling by depth, but programs divide by the values.

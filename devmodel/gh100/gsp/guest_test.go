@@ -73,8 +73,8 @@ func (h *hostTwin) OpenChannel(c Channel) error {
 	require.Contains(h.t, h.spaces, c.Space)
 	require.Less(h.t, c.USERD, uint64(testVRAM))
 	h.channels[c.ID] = c
-	h.note("open %d in %d on %s ring %#x+%d userd %#x inst %#x admin %t",
-		c.ID, c.Space, Engines[c.Engine].Name, c.Ring, c.Entries, c.USERD, c.Instance, c.Admin)
+	h.note("open %d in %d on %d ring %#x+%d userd %#x inst %#x admin %t",
+		c.ID, c.Space, c.Engine, c.Ring, c.Entries, c.USERD, c.Instance, c.Admin)
 	return nil
 }
 
@@ -95,11 +95,11 @@ func (h *hostTwin) Settled() bool        { return !h.busy }
 func (h *hostTwin) SetBAR2(entry uint64) { h.note("bar2 %#x", entry) }
 func (h *hostTwin) Announce()            { h.note("announce") }
 
-func (h *hostTwin) Unload(suspend bool) {
+func (h *hostTwin) Unload() {
 	require.False(h.t, h.busy)
 	require.Empty(h.t, h.spaces)
 	require.Empty(h.t, h.channels)
-	h.note("unload %t", suspend)
+	h.note("unload")
 }
 
 // guest is a driver that calls GSP.

@@ -22,7 +22,7 @@ type Host interface {
 	Announce()
 	// Unload follows the reply with which GSP stops: channels and spaces are closed. At a suspend memory
 	// has to stay, and the next boot makes them again.
-	Unload(suspend bool)
+	Unload()
 }
 
 // Target is the memory that a page directory lies in.

@@ -131,5 +131,5 @@ func (g *GSP) unloaded() {
 	if !g.Suspended {
 		g.calls = nil
 	}
-	g.host.Unload(g.Suspended)
+	g.host.Unload()
 }

@@ -8,7 +8,6 @@ import (
 
 // Engine is one that channels run on.
 type Engine struct {
-	Name      string
 	Type      uint32 // its number in calls
 	Runlist   uint32
 	interrupt uint32 // its number in the table of vectors
@@ -17,9 +16,9 @@ type Engine struct {
 // Engines are those of a card. The vector of engine i is [gh100.EngineVector] of i. COPY0 shares the
 // runlist of the graphics engine, since drivers copy on their graphics channels; COPY1 is alone.
 var Engines = []Engine{
-	engineGraphics: {"GR0", 1, 0, 84},
-	{"COPY0", 9, 0, 15},
-	{"COPY1", 10, 1, 16},
+	engineGraphics: {1, 0, 84},
+	{9, 0, 15},     // COPY0
+	{10, 1, 16},    // COPY1
 }
 
 const (
@@ -54,8 +53,7 @@ const (
 // CheckVRAM returns an error if a card cannot have so much memory.
 func CheckVRAM(size uint64) error {
 	if size < usableUnit || size%usableUnit != Reserved {
-		return fmt.Errorf("gsp: VRAM of %d MiB: want a multiple of 4096 MiB and %d MiB, for at a power-off a driver saves the rest in RAM",
-			size>>20, Reserved>>20)
+		return fmt.Errorf("gsp: VRAM of %d MiB: want a multiple of 4096 MiB and %d MiB", size>>20, Reserved>>20)
 	}
 	return nil
 }
