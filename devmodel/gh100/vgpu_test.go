@@ -80,32 +80,6 @@ func TestSubmission(t *testing.T) {
 	require.Len(t, m.log, 2)
 }
 
-// TestFailure: a channel that the card stopped is reported with a line for the log, and one interrupt or
-// more. One that the driver has freed is not.
-func TestFailure(t *testing.T) {
-	m := newMachine(t)
-	c := m.channel(1, driver.Graphics)
-	m.Failed(gh100.Failure{Channel: 1, Kind: gsp.ErrorMMU, Addr: 0x1234_5000, Access: 2, Text: "no page"})
-	require.True(t, m.line.Level)
-	_, event := m.Interrupts()
-	require.True(t, event)
-	require.False(t, m.line.Level)
-	text, there := m.Receive()
-	require.True(t, there)
-	require.EqualValues(t, 0x1006, text.Function)
-	require.Contains(t, string(text.Payload), "no page")
-	rc, there := m.Receive()
-	require.True(t, there)
-	require.EqualValues(t, 0x1004, rc.Function)
-	require.EqualValues(t, []uint32{1, 31, 0x1234_5000, 2},
-		[]uint32{le.Uint32(rc.Payload[4:]), le.Uint32(rc.Payload[0x10:]), le.Uint32(rc.Payload[0x1c:]), le.Uint32(rc.Payload[0x24:])})
-	c.Close()
-	m.Failed(gh100.Failure{Channel: 1})
-	m.Failed(gh100.Failure{Channel: 1 << 31})
-	_, there = m.Receive()
-	require.False(t, there || m.line.Level)
-}
-
 // TestLateEvents: events that had to wait for room are announced when the driver has read.
 func TestLateEvents(t *testing.T) {
 	m := newMachine(t)
@@ -124,22 +98,6 @@ func TestLateEvents(t *testing.T) {
 		m.Read32(0)
 	}
 	require.Equal(t, most, got)
-}
-
-// TestHeldReply: the reply to a free comes when the card has let go of the channel.
-func TestHeldReply(t *testing.T) {
-	m := newMachine(t)
-	c := m.channel(1, driver.Graphics)
-	m.card.slow = true
-	m.Send(10, driver.Fields{0: uint64(c.Client), 8: 0xf1f00001}.Bytes(16))
-	m.Done()
-	_, there := m.Receive()
-	require.False(t, there)
-	m.card.slow, m.card.busy = false, false
-	_, there = m.Receive()
-	require.False(t, there)
-	m.Done()
-	m.Reply(10)
 }
 
 // TestSuspend: a machine that sleeps resets its devices when it wakes up. The memory and the channels are

@@ -73,31 +73,6 @@ func chainOfTrust(params uint64) []byte {
 	return m
 }
 
-// TestProbe walks through the registers as a driver's probe does, with what it waits for.
-func TestProbe(t *testing.T) {
-	b := newBoard(t)
-	require.EqualValues(t, 0x180, b.r(0)>>20)
-	require.Zero(t, b.r(4))
-	require.EqualValues(t, fspBooted, b.r(0x200bc))
-	require.EqualValues(t, 4096, b.r(0x1183a4))
-	require.EqualValues(t, []uint32{7, 5, 7, 5}, []uint32{b.r(0x9400), b.r(0x9410), b.r(0xbb0080), b.r(0xbb0084)})
-	b.w(0x70000, 1)
-	require.Zero(t, b.r(0x70000)&2)
-	require.NotZero(t, b.r(0x1100f4)&gspLockdown)
-	for boot := range 2 {
-		require.Equal(t, [5]uint32{mctpWhole, 0x1510de7e, 0, nvdmCOT, 0}, b.ask(chainOfTrust(0x12_3456_7000)))
-		require.Len(t, b.booted, boot+1)
-		require.EqualValues(t, 0x12_3456_7000, b.booted[boot])
-		require.Equal(t, b.r(0x8f2c00), b.r(0x8f2c04), "the queue is empty")
-		require.EqualValues(t, []uint32{0, 16}, []uint32{b.r(0x8f2c80), b.r(0x8f2c84)})
-		require.Zero(t, b.r(0x110040)|b.r(0x110044)|b.r(0x1100f4)&gspLockdown)
-		require.EqualValues(t, gspActive, b.r(0x111388))
-		b.HaltGSP()
-		require.EqualValues(t, gspUnloaded, b.r(0x110040))
-		require.EqualValues(t, gspHalted, b.r(0x111388))
-	}
-}
-
 // TestFSPRefuses: messages that are no chain of trust are answered with an error, and start nothing.
 func TestFSPRefuses(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -108,28 +83,6 @@ func TestFSPRefuses(t *testing.T) {
 		}
 		m[rapid.IntRange(0, min(len(m), 12)-1).Draw(t, "byte")] ^= byte(rapid.IntRange(1, 255).Draw(t, "bits"))
 		require.NotZero(t, b.ask(m)[4])
-		require.Empty(t, b.booted)
-	})
-}
-
-// TestRandomAccesses: no access makes the chip panic, and only FSP's doorbell starts GSP.
-func TestRandomAccesses(t *testing.T) {
-	offsets := []uint32{0x8f2ac0, 0x8f2ac4, 0x8f2c00, 0x8f2c04, 0x8f2c80, 0x110004, 0x110040, 0x1103e8, 0x111388, 0xb81000, 0xb8121c, 0xb81400, 0xb81608, 0xb81610}
-	rapid.Check(t, func(t *rapid.T) {
-		b := newBoard(t)
-		for range rapid.IntRange(1, 60).Draw(t, "accesses") {
-			off := rapid.SampledFrom(offsets).Draw(t, "register") + rapid.Uint32Range(0, 3).Draw(t, "byte")
-			p := make([]byte, 1<<rapid.IntRange(0, 3).Draw(t, "size"))
-			if rapid.Bool().Draw(t, "write") {
-				for i := range p {
-					p[i] = rapid.Byte().Draw(t, "value")
-				}
-				b.Write(off, p)
-			} else {
-				b.Read(off, p)
-			}
-			b.Settle()
-		}
 		require.Empty(t, b.booted)
 	})
 }
