@@ -26,7 +26,7 @@ var sections = []struct{ title, def string }{
 	{"Methods without effect", "IgnoredMethod"},
 	{"Translations of the card", "TLBCount"},
 	{"Faults of the card", "CardFaults"},
-	{"Questions that GSP does not answer", "Asked"},
+	{"Calls that GSP lacks", "Unsupported"},
 	{"Card time", "LedgerNode"},
 	{"Card time by engine", "EngineAccount"},
 	{"Events that should not happen", "sched.Counts"},

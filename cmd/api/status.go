@@ -71,11 +71,11 @@ type GPU struct {
 	Counts       map[string]uint64 `json:"counts"`                   // what the guest asked for, and what happened
 	RulesBroken  map[string]uint64 `json:"rules_broken"`             // requests of the guest that were refused, by rule
 	Inexact      []InexactWindow   `json:"inexact,omitempty"`
-	Asked        []Asked           `json:"asked,omitempty"`     // what the guest's driver asked of the GPU's GSP and did not get
-	ShadowTime   time.Duration     `json:"shadow_ns,omitempty"` // Time spent on shadowing its page tables.
-	Share        *Share            `json:"share,omitempty"`     // absent without a scheduler
-	CardTime     *LedgerNode       `json:"card_time,omitempty"` // absent without a scheduler
-	Changes      []Change          `json:"changes,omitempty"`   // by this PATCH
+	Unsupported  []Unsupported     `json:"unsupported,omitempty"` // calls, controls and classes that the emulation of the GPU's GSP lacks
+	ShadowTime   time.Duration     `json:"shadow_ns,omitempty"`   // Time spent on shadowing its page tables.
+	Share        *Share            `json:"share,omitempty"`       // absent without a scheduler
+	CardTime     *LedgerNode       `json:"card_time,omitempty"`   // absent without a scheduler
+	Changes      []Change          `json:"changes,omitempty"`     // by this PATCH
 }
 
 // Count returns one of the counts, or how often a rule was broken.
@@ -124,11 +124,11 @@ type InexactWindow struct {
 	Consequence string `json:"consequence"` // for the guest, and what to do
 }
 
-// Asked is something that a driver asked of GSP, and that the emulation does not have.
-type Asked struct {
+// Unsupported is a call, a control or a class that a driver used and that the emulation of GSP lacks.
+type Unsupported struct {
 	Kind   string `json:"kind"`   // control, function or class
 	Number uint32 `json:"number"` // Its number, as NVIDIA's headers have it.
-	Count  uint64 `json:"count"`  // How often it was asked.
+	Count  uint64 `json:"count"`  // How often the driver used it.
 }
 
 // Share is a GPU's part of the card's time.

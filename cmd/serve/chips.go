@@ -40,8 +40,8 @@ type Shown struct {
 	Face aggregator.Face
 	join func(*aggregator.Guest) // connects both to the share that the face got
 	poll uint64                  // bytes of the area in BAR1 with doorbells
-	// asked lists what the guest's driver asked a processor of its GPU for, and did not get.
-	asked func() []api.Asked
+	// unsupported lists the calls, controls and classes that the emulation lacks.
+	unsupported func() []api.Unsupported
 }
 
 // GF100 and GH100 are the chips.
@@ -61,7 +61,7 @@ func (c GF100) New(vram uint64, _ func(string, ...any)) (Shown, error) {
 		return Shown{}, err
 	}
 	face := facegf100.New(gpu)
-	return Shown{gpu, face, func(g *aggregator.Guest) { face.Connect(g); gpu.Connect(face) }, gf100.PollSize, func() []api.Asked { return nil }}, nil
+	return Shown{gpu, face, func(g *aggregator.Guest) { face.Connect(g); gpu.Connect(face) }, gf100.PollSize, func() []api.Unsupported { return nil }}, nil
 }
 
 // New implements Chip.
@@ -72,13 +72,13 @@ func (c GH100) New(vram uint64, log func(string, ...any)) (Shown, error) {
 		return Shown{}, err
 	}
 	face := facegh100.New(gpu)
-	asked := func() (list []api.Asked) {
-		for _, u := range gpu.Asked() {
-			list = append(list, api.Asked(u))
+	unsupported := func() (list []api.Unsupported) {
+		for _, u := range gpu.Unsupported() {
+			list = append(list, api.Unsupported(u))
 		}
 		return list
 	}
-	return Shown{gpu, face, func(g *aggregator.Guest) { face.Connect(g); gpu.Connect(face) }, 0, asked}, nil
+	return Shown{gpu, face, func(g *aggregator.Guest) { face.Connect(g); gpu.Connect(face) }, 0, unsupported}, nil
 }
 
 // optionName names an option as the user wrote it.

@@ -109,12 +109,12 @@ func TestHopper(t *testing.T) {
 		back(ch)
 	}
 	channels[0].Wait(channels[0].Submit(0x2001_6040, 0)) // NO_OPERATION
-	require.Empty(t, v.asked())
+	require.Empty(t, v.unsupported())
 	require.NotZero(t, d.Control(1, 2, 0x20800abc, nil))
 	var log bytes.Buffer
 	e.logEvents(slog.New(slog.NewTextHandler(&log, nil)))
 	require.Contains(t, log.String(), `msg="the driver asks for control 0x20800abc, which release 570.144 of the emulation does not have" gpu=a`)
-	require.Equal(t, []api.Asked{{Kind: "control", Number: 0x20800abc, Count: 1}}, e.Status().Asked)
+	require.Equal(t, []api.Unsupported{{Kind: "control", Number: 0x20800abc, Count: 1}}, e.Status().Unsupported)
 	require.Empty(t, v.Guest.QuarantineReason())
 
 	v.plug(nil)

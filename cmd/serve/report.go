@@ -99,7 +99,7 @@ func (e *Endpoint) Status() api.GPU {
 		return g
 	}
 	share, guest := &e.Config.Share, e.Virtual.Guest
-	g.Asked = e.Virtual.asked()
+	g.Unsupported = e.Virtual.unsupported()
 	g.Socket, g.VRAM, g.Tables, g.Channels = e.Config.Socket, share.VRAM, share.Tables, share.Channels
 	for _, c := range guest.Stats().Counts() {
 		if c.Rule {

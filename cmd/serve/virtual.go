@@ -19,10 +19,10 @@ type Virtual struct {
 	GPU   VGPU
 	Guest *aggregator.Guest
 
-	poll     uint64
-	asked    func() []api.Asked
-	logLines chan string           // for the log; taken by a goroutine that may wait
-	dirty    atomic.Pointer[error] // why the last client's data is still there, or nil
+	poll        uint64
+	unsupported func() []api.Unsupported
+	logLines    chan string           // for the log; taken by a goroutine that may wait
+	dirty       atomic.Pointer[error] // why the last client's data is still there, or nil
 }
 
 // NewVirtual makes a virtual GPU and gives it a share of a's card. Close gives
@@ -39,7 +39,7 @@ func NewVirtual(a *aggregator.Aggregator, share aggregator.GuestConfig, chip Chi
 		return nil, err
 	}
 	made.join(guest)
-	v.GPU, v.Guest, v.poll, v.asked = made.GPU, guest, made.poll, made.asked
+	v.GPU, v.Guest, v.poll, v.unsupported = made.GPU, guest, made.poll, made.unsupported
 	v.Device = &Device{fn: v.GPU, maps: v, shown: &guest.Stats().Windows.Mapped, faults: &guest.Stats().Channels.Faults, plug: v.plug, admit: v.admit, panicked: v.panicked, log: slog.New(slog.DiscardHandler)}
 	return v, nil
 }

@@ -52,16 +52,16 @@ func gpuTable(b *strings.Builder, gpus []api.GPU, sockets bool) {
 		if g := &gpus[i]; g.Quarantine != "" {
 			fmt.Fprintf(b, "%s is in quarantine: %s; a reset of the GPU ends it\n", g.Name, g.Quarantine)
 		}
-		if asked := gpus[i].Asked; len(asked) > 0 {
-			fmt.Fprintf(b, "%s: its driver asked GSP in vain for %s; its firmware may be of another release\n", gpus[i].Name, askedText(asked))
+		if list := gpus[i].Unsupported; len(list) > 0 {
+			fmt.Fprintf(b, "%s: its driver asked GSP in vain for %s; its firmware may be of another release\n", gpus[i].Name, unsupportedText(list))
 		}
 	}
 }
 
-// askedText lists what GSP was asked for and does not have.
-func askedText(asked []api.Asked) string {
+// unsupportedText lists what GSP lacks.
+func unsupportedText(list []api.Unsupported) string {
 	var out []string
-	for _, a := range asked {
+	for _, a := range list {
 		out = append(out, fmt.Sprintf("%s %#x (%s)", a.Kind, a.Number, plural(a.Count, "time", "times")))
 	}
 	return strings.Join(out, ", ")

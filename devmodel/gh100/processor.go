@@ -1,6 +1,10 @@
 package gh100
 
-import "github.com/umbra-gpu/umbra/devmodel/gh100/gsp"
+import (
+	"slices"
+
+	"github.com/umbra-gpu/umbra/devmodel/gh100/gsp"
+)
 
 // gspHost is what GSP asks: the card, and the registers for itself.
 type gspHost struct {
@@ -59,14 +63,14 @@ func (v *VGPU) Errors() Errors {
 	return v.errors
 }
 
-// Asked returns what drivers asked GSP for in vain, in the order in which they did. What came after the
-// list was full is one entry, of kind "other".
-func (v *VGPU) Asked() []gsp.Unknown {
+// Unsupported lists the calls, controls and classes that the emulation lacks, in the order in which the
+// driver used them. What came after the list was full is one entry, of kind "other".
+func (v *VGPU) Unsupported() []gsp.Unsupported {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	list, others := v.gsp.Unsupported()
-	if others > 0 {
-		list = append(list, gsp.Unknown{Kind: "other", Count: others})
+	list := slices.Clone(v.gsp.Unsupported)
+	if others := v.gsp.UnsupportedOthers; others > 0 {
+		list = append(list, gsp.Unsupported{Kind: "other", Count: others})
 	}
 	return list
 }

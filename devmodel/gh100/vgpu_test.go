@@ -74,9 +74,9 @@ func TestSubmission(t *testing.T) {
 	m.Unload(false)
 	require.Equal(t, "close 3; directory 0x0; drop", m.card.took())
 	m.Boot()
-	require.Empty(t, m.Asked())
+	require.Empty(t, m.Unsupported())
 	m.Control(0, 0, 1, nil)
-	require.Equal(t, []gsp.Unknown{{Kind: "control", Number: 1, Count: 1}}, m.Asked())
+	require.Equal(t, []gsp.Unsupported{{Kind: "control", Number: 1, Count: 1}}, m.Unsupported())
 	require.Len(t, m.log, 2)
 }
 

@@ -43,7 +43,7 @@ func (g *GSP) alloc(o Object, p []byte) uint32 {
 	parent := g.objects.find(o.Client, o.Parent)
 	switch {
 	case !there:
-		g.unknown("class", o.Class)
+		g.noteUnsupported("class", o.Class)
 		return invalidClass
 	case len(p) < c.params:
 		return invalidStructure

@@ -1,7 +1,5 @@
 package gsp
 
-import "slices"
-
 // control is a row of the table of controls. One without a handler has a constant answer.
 type control struct {
 	name   string
@@ -51,7 +49,7 @@ func (g *GSP) callControl(p []byte) uint32 {
 	a := g.abi
 	c, there := g.controls[a.controlNumber.get32(p)]
 	if !there {
-		g.unknown("control", a.controlNumber.get32(p))
+		g.noteUnsupported("control", a.controlNumber.get32(p))
 		return notSupported
 	}
 	n, p := g.objects.find(a.controlClient.get32(p), a.controlObject.get32(p)), params(p, a.controlSize, a.controlParams)
@@ -72,32 +70,28 @@ func (g *GSP) callControl(p []byte) uint32 {
 	return ok
 }
 
-// Unknown is something that a driver asked for and that is in no table.
-type Unknown struct {
+// Unsupported is a call, a control or a class that is in no table.
+type Unsupported struct {
 	Kind   string `json:"kind"` // control, function or class
 	Number uint32 `json:"number"`
 	Count  uint64 `json:"count"`
 }
 
-// mostUnknown bounds how many of them are told apart.
-const mostUnknown = 64
+// maxUnsupported bounds how many of them are told apart.
+const maxUnsupported = 64
 
-// unknown counts what is in no table, and logs the first of its kind and number.
-func (g *GSP) unknown(kind string, number uint32) {
-	for i := range g.Unknown {
-		if u := &g.Unknown[i]; u.Kind == kind && u.Number == number {
+// noteUnsupported counts what is in no table, and logs the first of its kind and number.
+func (g *GSP) noteUnsupported(kind string, number uint32) {
+	for i := range g.Unsupported {
+		if u := &g.Unsupported[i]; u.Kind == kind && u.Number == number {
 			u.Count++
 			return
 		}
 	}
-	if len(g.Unknown) == mostUnknown {
-		g.Others++
+	if len(g.Unsupported) == maxUnsupported {
+		g.UnsupportedOthers++
 		return
 	}
-	g.Unknown = append(g.Unknown, Unknown{kind, number, 1})
+	g.Unsupported = append(g.Unsupported, Unsupported{kind, number, 1})
 	g.cfg.Log("the driver asks for %s %#x, which release %s of the emulation does not have", kind, number, g.abi.release)
 }
-
-// Unsupported returns what drivers asked for and did not get, in the order in which they did. others
-// counts what came after the list was full.
-func (g *GSP) Unsupported() (list []Unknown, others uint64) { return slices.Clone(g.Unknown), g.Others }

@@ -105,7 +105,7 @@ func converse(t require.TestingT, data []byte) {
 			}
 		}
 		require.LessOrEqual(t, len(u.g.objects.nodes), testBudget+len(internalObjects))
-		require.LessOrEqual(t, len(u.g.Unknown), mostUnknown)
+		require.LessOrEqual(t, len(u.g.Unsupported), maxUnsupported)
 		for id, c := range u.host.channels {
 			require.True(t, u.g.channels[id].Channel.Opened)
 			require.Equal(t, c.Space, u.g.channels[id].Channel.Space)

@@ -39,15 +39,15 @@ type GSP struct {
 
 // Progress is the part of the state that is small.
 type Progress struct {
-	Arguments   Arguments `json:"arguments"`
-	ArgumentsAt uint64    `json:"argumentsAt"`
-	Spaces      uint64    `json:"spaces"` // the last id
-	BAR2        uint64    `json:"bar2"`
-	Suspended   bool      `json:"suspended"` // between the unload and the boot of a suspend: the host has nothing
-	Held        *Call     `json:"held"`      // the reply to the last call, while the host is not done with it
-	Stopped     bool      `json:"stopped"`   // no channel is to run
-	Unknown     []Unknown `json:"unknown"`
-	Others      uint64    `json:"others"`
+	Arguments         Arguments     `json:"arguments"`
+	ArgumentsAt       uint64        `json:"argumentsAt"`
+	Spaces            uint64        `json:"spaces"` // the last id
+	BAR2              uint64        `json:"bar2"`
+	Suspended         bool          `json:"suspended"` // between the unload and the boot of a suspend: the host has nothing
+	Held              *Call         `json:"held"`      // the reply to the last call, while the host is not done with it
+	Stopped           bool          `json:"stopped"`   // no channel is to run
+	Unsupported       []Unsupported `json:"unsupported"`
+	UnsupportedOthers uint64        `json:"unsupportedOthers"`
 }
 
 // State is all that GSP knows. Its objects come after their parents.
@@ -222,7 +222,7 @@ func (g *GSP) Deliver() {
 func (g *GSP) Reset() {
 	g.drop()
 	g.calls = nil
-	g.Progress = Progress{Spaces: g.Spaces, Unknown: g.Unknown, Others: g.Others}
+	g.Progress = Progress{Spaces: g.Spaces, Unsupported: g.Unsupported, UnsupportedOthers: g.UnsupportedOthers}
 }
 
 // drop ends all objects.

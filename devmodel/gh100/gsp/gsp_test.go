@@ -291,16 +291,14 @@ func TestRefused(t *testing.T) {
 	require.EqualValues(t, 0x22, u.call(4, fields{0: internal, 4: internalDev, 8: 9, 0xc: 0x82}.bytes(0x38)).Result)
 	require.Empty(t, u.host.took())
 
-	list, others := u.g.Unsupported()
-	require.Zero(t, others)
-	require.Equal(t, []Unknown{{"class", 0xb197, 1}, {"control", 0x20800abc, 2}, {"function", 99, 1}}, list)
+	require.Zero(t, u.g.UnsupportedOthers)
+	require.Equal(t, []Unsupported{{"class", 0xb197, 1}, {"control", 0x20800abc, 2}, {"function", 99, 1}}, u.g.Unsupported)
 	require.Len(t, u.log, 3, "each is logged once")
-	for i := range uint32(2 * mostUnknown) {
+	for i := range uint32(2 * maxUnsupported) {
 		u.control(internal, internalSub, 1<<24+i, nil)
 	}
-	list, others = u.g.Unsupported()
-	require.Len(t, list, mostUnknown)
-	require.EqualValues(t, mostUnknown+3, others)
+	require.Len(t, u.g.Unsupported, maxUnsupported)
+	require.EqualValues(t, maxUnsupported+3, u.g.UnsupportedOthers)
 
 	u.host.refuse = true
 	require.Zero(t, u.alloc(c1, dev, 6, 0xc86f, channelParams(3, 9).bytes(368)))
@@ -331,7 +329,7 @@ func TestState(t *testing.T) {
 	u.channel(c1, 1, 10)
 	u.asks(0x20800ac3, []byte{1})
 	u.g.Failed(1, ErrorMMU, 0, 0)
-	for i := range uint32(mostUnknown + 1) {
+	for i := range uint32(maxUnsupported + 1) {
 		u.control(internal, internalSub, 1<<24+i, nil)
 	}
 	for u.g.calls.Event(0x1004, make([]byte, 48)) {

@@ -43,7 +43,7 @@ func (g *GSP) call(c Call) {
 	c.Result = ok
 	switch {
 	case !there:
-		g.unknown("function", c.Function)
+		g.noteUnsupported("function", c.Function)
 		c.Result = notSupported
 	case len(c.Payload) < f.size:
 		c.Result = invalidStructure
