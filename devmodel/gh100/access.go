@@ -34,7 +34,7 @@ func (v *VGPU) ReadBAR(bar int, off uint64, p []byte) {
 	defer v.mu.Unlock()
 	switch bar {
 	case devmodel.BAR0:
-		v.before(off, len(p), mmio.BarrierRead)
+		v.beginAccess(off, len(p), mmio.BarrierRead)
 		v.sp.Read(uint32(off), p)
 		v.settle()
 	case devmodel.BAR1, devmodel.BAR3:
@@ -52,7 +52,7 @@ func (v *VGPU) WriteBAR(bar int, off uint64, p []byte) {
 	defer v.mu.Unlock()
 	switch bar {
 	case devmodel.BAR0:
-		v.before(off, len(p), mmio.BarrierWrite)
+		v.beginAccess(off, len(p), mmio.BarrierWrite)
 		v.sp.Write(uint32(off), p)
 		v.settle()
 	case devmodel.BAR1, devmodel.BAR3:
@@ -60,8 +60,8 @@ func (v *VGPU) WriteBAR(bar int, off uint64, p []byte) {
 	}
 }
 
-// before is called before an access of BAR0.
-func (v *VGPU) before(off uint64, n int, b mmio.Barrier) {
+// beginAccess is called before an access of BAR0.
+func (v *VGPU) beginAccess(off uint64, n int, b mmio.Barrier) {
 	if gh100.InPRAMIN(off, n) {
 		return
 	}

@@ -75,7 +75,7 @@ func (f *fsp) bind(b *mmio.Bindings) {
 			f.advance(ememIncWrite)
 		},
 	})
-	b.OnWrite("NV_PFSP_QUEUE_HEAD", func(_ int, w mmio.Write) { f.take(w.New) })
+	b.OnWrite("NV_PFSP_QUEUE_HEAD", func(_ int, w mmio.Write) { f.handleMessage(w.New) })
 }
 
 func (f *fsp) attach(s *mmio.Space) {
@@ -90,9 +90,9 @@ func (f *fsp) advance(bit uint32) {
 	}
 }
 
-// take handles the message from head to the word at tail, and answers it at once. A head that equals the
+// handleMessage handles the message from head to the word at tail, and answers it at once. A head that equals the
 // tail submits nothing.
-func (f *fsp) take(head uint32) {
+func (f *fsp) handleMessage(head uint32) {
 	tail := f.tail.Get()
 	if head == tail {
 		return

@@ -109,8 +109,8 @@ func (g *GSP) openGraphics(channel *node, _ *Object, _ []byte) uint32 {
 	return ok
 }
 
-// present lets the host have the channel. That of the first context never comes to it.
-func (g *GSP) present(c *Channel) uint32 {
+// openOnHost lets the host have the channel. That of the first context never comes to it.
+func (g *GSP) openOnHost(c *Channel) uint32 {
 	if !c.Opened && !c.Failed {
 		if g.host.OpenChannel(*c) != nil {
 			return noMemory
@@ -124,13 +124,13 @@ func (g *GSP) bind(n *node, p []byte) uint32 {
 	if engineOf(g.abi.bindEngine.get32(p)) != n.Channel.Engine {
 		return invalidArgument
 	}
-	return g.present(&n.Channel)
+	return g.openOnHost(&n.Channel)
 }
 
 // schedule lets a channel run, or stops it.
 func (g *GSP) schedule(n *node, p []byte) uint32 {
 	c := &n.Channel
-	status := g.present(c)
+	status := g.openOnHost(c)
 	if status == ok {
 		c.Scheduled = g.abi.scheduleOn.get(p) != 0
 		if c.Opened {
@@ -140,8 +140,8 @@ func (g *GSP) schedule(n *node, p []byte) uint32 {
 	return status
 }
 
-// stop stops all channels, or lets those run again that the driver wants to.
-func (g *GSP) stop(_ *node, p []byte) uint32 {
+// setChannelScheduling stops all channels, or lets those run again that the driver wants to.
+func (g *GSP) setChannelScheduling(_ *node, p []byte) uint32 {
 	g.Stopped = g.abi.stopOn.get(p) != 0
 	for _, o := range g.channels {
 		if o != nil && o.Channel.Scheduled && o.Channel.Opened {
@@ -156,7 +156,7 @@ func (g *GSP) setDirectory(n *node, p []byte) uint32 {
 	if s == nil || !s.External {
 		return invalidHandle
 	}
-	return g.direct(s, g.abi.directoryRoot.get(p), directoryTargets[g.abi.directoryFlags.get(p)&3])
+	return g.setRoot(s, g.abi.directoryRoot.get(p), directoryTargets[g.abi.directoryFlags.get(p)&3])
 }
 
 // copyDirectory sets the directory of a space that GSP shares. GSP's part of it stays empty.
@@ -164,10 +164,10 @@ func (g *GSP) copyDirectory(n *node, p []byte) uint32 {
 	if n.Space.External || g.abi.copyLevels.get(p) == 0 || g.abi.copyAperture.get(p) != levelInVRAM {
 		return invalidArgument
 	}
-	return g.direct(&n.Space, g.abi.copyAddress.get(p), TargetVRAM)
+	return g.setRoot(&n.Space, g.abi.copyAddress.get(p), TargetVRAM)
 }
 
-func (g *GSP) direct(s *Space, root uint64, in Target) uint32 {
+func (g *GSP) setRoot(s *Space, root uint64, in Target) uint32 {
 	if in == TargetNone || root%rootSize != 0 || root >= 1<<busBits || in == TargetVRAM && !g.inside(root, rootSize) {
 		return invalidArgument
 	}

@@ -33,7 +33,7 @@ func (g *GSP) tableOfControls() map[uint32]control {
 			[]fill{{a.contextsBytes, maxContexts, pageSize}, {a.contextsAlign, maxContexts, pageSize}}},
 		0x20800a5c: {"INTERNAL_INTR_GET_KERNEL_TABLE", clSubdevice, a.vectorsSize, (*GSP).vectors, nil},
 		0x20800ac2: {"INTERNAL_FBSR_INIT", clSubdevice, a.saveSize, nil, nil},
-		0x20800ac3: {"INTERNAL_FIFO_TOGGLE_ACTIVE_CHANNEL_SCHEDULING", clSubdevice, a.stopSize, (*GSP).stop, nil},
+		0x20800ac3: {"INTERNAL_FIFO_TOGGLE_ACTIVE_CHANNEL_SCHEDULING", clSubdevice, a.stopSize, (*GSP).setChannelScheduling, nil},
 		0x20801112: {"FIFO_GET_DEVICE_INFO_TABLE", clSubdevice, a.enginesSize, (*GSP).engines, nil},
 		// There is no culling by depth, but programs divide by the values.
 		0x20801206: {"GR_GET_ZCULL_INFO", clSubdevice, a.zcullSize, nil, []fill{{a.zcullWord, maxZcull, 64}}},
