@@ -53,7 +53,7 @@ func gpuTable(b *strings.Builder, gpus []api.GPU, sockets bool) {
 			fmt.Fprintf(b, "%s is in quarantine: %s; a reset of the GPU ends it\n", g.Name, g.Quarantine)
 		}
 		if list := gpus[i].Unsupported; len(list) > 0 {
-			fmt.Fprintf(b, "%s: its driver asked GSP in vain for %s; its firmware may be of another release\n", gpus[i].Name, unsupportedText(list))
+			fmt.Fprintf(b, "%s: its driver asked GSP for what the emulation lacks: %s; its firmware may be of another release\n", gpus[i].Name, unsupportedText(list))
 		}
 	}
 }
