@@ -18,6 +18,8 @@ type Stats struct {
 	BadInstance  atomic.Uint64 `rule:"bad_instance" help:"Channels whose instance block is outside the guest's memory."`
 	BadUSERD     atomic.Uint64 `rule:"bad_userd" help:"Channels whose USERD page is outside the guest's memory."`
 	BadChannel   atomic.Uint64 `rule:"bad_channel" help:"Channels with a number, an engine or a ring that the GPU does not have."`
+	BadGSP       atomic.Uint64 `rule:"bad_gsp" help:"Boots of GSP, and queues of calls to it, that broke its protocol."`
+	BadDoorbell  atomic.Uint64 `rule:"bad_doorbell" help:"Doorbells of channels that the guest does not have."`
 	OverQuota    atomic.Uint64 `rule:"over_quota" help:"Channels that were refused, because the guest has too many, too little memory for their tables, or created too many in a second; raise channels, tables or limits.creations if it needs them."`
 
 	Runlists   atomic.Uint64 `count:"runlists" help:"Runlists that the guest committed."`

@@ -110,6 +110,8 @@ func TestHopper(t *testing.T) {
 	}
 	channels[0].Wait(channels[0].Submit(0x2001_6040, 0)) // NO_OPERATION
 	require.Empty(t, v.unsupported())
+	d.Write32(0xbb0090, 77)
+	require.EqualValues(t, 1, v.Guest.Stats().Channels.BadDoorbell.Load())
 	require.NotZero(t, d.Control(1, 2, 0x20800abc, nil))
 	var log bytes.Buffer
 	e.logEvents(slog.New(slog.NewTextHandler(&log, nil)))

@@ -112,5 +112,5 @@ func (v *VGPU) ring(token uint32) {
 		v.card.Doorbell(id)
 		return
 	}
-	v.count(&v.errors.Tokens, "the driver rings for token %#x, which no channel has", token)
+	v.count(RuleDoorbell, &v.errors.Tokens, "the driver rings for token %#x, which no channel has", token)
 }

@@ -26,10 +26,21 @@ type Card interface {
 type Board interface {
 	// Time is the card's clock in nanoseconds. It never goes back.
 	Time() uint64
+	// BrokeRule counts what the guest's driver does against the protocols.
+	BrokeRule(Rule)
 	// Reset ends all channels. It scrubs the memory, unless keep says that the guest sleeps. It may wait,
 	// with a bound.
 	Reset(keep bool) error
 }
+
+// Rule is one that drivers have to keep.
+type Rule uint8
+
+// The rules.
+const (
+	RuleGSP      Rule = iota // a boot that GSP cannot use, or queues that it cannot
+	RuleDoorbell             // a doorbell of a channel that there is not
+)
 
 // Memory is the guest's memory and its windows.
 type Memory interface {

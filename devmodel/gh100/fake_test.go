@@ -50,7 +50,8 @@ func (c *fakeCard) took() string {
 	return s
 }
 
-func (c *fakeCard) Time() uint64 { return 5<<32 | 7 }
+func (c *fakeCard) Time() uint64         { return 5<<32 | 7 }
+func (c *fakeCard) BrokeRule(gh100.Rule) {}
 func (c *fakeCard) Reset(keep bool) error {
 	clear(c.spaces)
 	clear(c.channels)

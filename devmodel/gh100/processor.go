@@ -26,7 +26,8 @@ type Errors struct {
 }
 
 // count counts an error, and logs the first of its kind.
-func (v *VGPU) count(n *uint64, format string, args ...any) {
+func (v *VGPU) count(r Rule, n *uint64, format string, args ...any) {
+	v.card.BrokeRule(r)
 	if *n++; *n == 1 {
 		v.log(format, args...)
 	}
@@ -38,7 +39,7 @@ func (v *VGPU) boot(params uint64) {
 		return
 	}
 	if err := v.gsp.Boot(params); err != nil {
-		v.count(&v.errors.Boots, "the driver's GSP does not boot: %v", err)
+		v.count(RuleGSP, &v.errors.Boots, "the driver's GSP does not boot: %v", err)
 		v.fail()
 	}
 }
@@ -46,7 +47,7 @@ func (v *VGPU) boot(params uint64) {
 // kick lets GSP take calls.
 func (v *VGPU) kick() {
 	if err := v.gsp.Kick(); err != nil {
-		v.count(&v.errors.Queues, "the driver's GSP stops, for it cannot use its queues: %v", err)
+		v.count(RuleGSP, &v.errors.Queues, "the driver's GSP stops, for it cannot use its queues: %v", err)
 		v.fail()
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"maps"
 	"sync"
+	"sync/atomic"
 
 	"github.com/umbra-gpu/umbra/aggregator/channels"
 	"github.com/umbra-gpu/umbra/aggregator/memory"
@@ -104,6 +105,12 @@ func (f *Face) Round([2]uint32) report.Notes { return 0 }
 
 // Time implements the interface of the virtual GPU.
 func (f *Face) Time() uint64 { return f.guest.Time() }
+
+// BrokeRule implements the interface of the virtual GPU.
+func (f *Face) BrokeRule(r device.Rule) {
+	s := f.guest.ChannelStats()
+	[...]*atomic.Uint64{device.RuleGSP: &s.BadGSP, device.RuleDoorbell: &s.BadDoorbell}[r].Add(1)
+}
 
 // Reset implements the interface of the virtual GPU. What GSP asked for is forgotten, but for the channels
 // that a sleeping guest had.
