@@ -44,8 +44,8 @@ func TestChips(t *testing.T) {
 		h := dial(t, e)
 		require.Equal(t, want.boot0, read32(t, h, vfiouser.RegionBAR0, 0))
 		require.Equal(t, want.id, read32(t, h, vfiouser.RegionConfig, 0))
-		regions := e.Device.Regions()
-		require.Equal(t, []uint64{want.bar1, want.bar3}, []uint64{regions[vfiouser.RegionBAR1].Size, regions[vfiouser.RegionBAR3].Size})
+		bar := e.Virtual.GPU.BARSize
+		require.Equal(t, []uint64{want.bar1, want.bar3}, []uint64{bar(vfiouser.RegionBAR1), bar(vfiouser.RegionBAR3)})
 		st := e.Status()
 		require.Equal(t, []any{want.chip, want.vram}, []any{st.Chip, st.VRAM})
 		table, err := Registers(e)
