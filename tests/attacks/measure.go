@@ -87,12 +87,13 @@ func (o *options) measure(ctx context.Context, a *attack) *run {
 	defer os.RemoveAll(dir)
 	must(os.WriteFile(filepath.Join(dir, testserver.ConfigFile), fmt.Appendf(nil, `
 control: %s
-card: {vram: 1GiB}
+card: {vram: 6GiB}
 scheduler: {policy: %s}
 gpus:
   - {name: victim, socket: victim.sock, vram: 256MiB, channels: 40}
   - {name: attacker, socket: attacker.sock, vram: 256MiB, channels: 40}
-`, testserver.ControlSocket, o.policy), 0o600))
+  - {name: processor, socket: %s, vram: 4GiB, channels: 40, chip: gh100}
+`, testserver.ControlSocket, o.policy, processor), 0o600))
 	r := &run{attack: a, window: o.window, server: get(testserver.StartProcess(ctx, o.umbra, dir))}
 	defer r.server.Kill()
 	r.victim = newVictim(ctx, filepath.Join(dir, "victim.sock"))
@@ -143,7 +144,7 @@ func (r *run) beside(ctx context.Context, name string, do func()) {
 	}
 	log := get(os.Create(filepath.Join(r.server.Dir, attackLog)))
 	defer log.Close()
-	cmd := exec.Command(get(os.Executable()), attackCommand, name, filepath.Join(r.server.Dir, "attacker.sock"))
+	cmd := exec.Command(get(os.Executable()), attackCommand, name, filepath.Join(r.server.Dir, cmp.Or(sockets[name], "attacker.sock")))
 	cmd.Stderr = log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for this process
 	stdout := get(cmd.StdoutPipe())
