@@ -138,6 +138,7 @@ func (x *run) releaseC86F(va, payload uint64, d uint32) {
 		binary.LittleEndian.PutUint32(b, uint32(payload))
 	}
 	x.released = true
+	x.Hopper.Graphics.Released()
 	x.card.stats.Releases.Add(1)
 }
 

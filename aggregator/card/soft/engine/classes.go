@@ -43,8 +43,8 @@ var classes = [classCount]*Class{
 	place90c0: newClass(place90c0, 0x90c0, KindGR, "FERMI_COMPUTE_A", []string{"90c0", "90c0-rnndb"}, effectsAll, effectsShader, effects90c0),
 	place90b5: newClass(place90b5, 0x90b5, KindCE, "GF100_DMA_COPY", []string{"90b5"}),
 	place90b8: newClass(place90b8, 0x90b8, KindCE, "GF100_DMA_DECOMPRESS", []string{"90b5"}),
-	placeCB97: newClass(placeCB97, 0xcb97, KindHopperGraphics, "HOPPER_A", []string{"cb97"}, hopperInline, hopperReports, cannot(cannotCB97), passed("CALL_MME_MACRO LOAD_CONSTANT_BUFFER")),
-	placeCBC0: newClass(placeCBC0, 0xcbc0, KindHopperGraphics, "HOPPER_COMPUTE_A", []string{"cbc0"}, hopperInline, hopperReports, cannot(cannotCBC0), passed("CALL_MME_MACRO")),
+	placeCB97: newClass(placeCB97, 0xcb97, KindHopperGraphics, "HOPPER_A", []string{"cb97"}, hopperInline, hopperReports, cannot(cannotCB97), hopperMacros, passed("LOAD_CONSTANT_BUFFER")),
+	placeCBC0: newClass(placeCBC0, 0xcbc0, KindHopperGraphics, "HOPPER_COMPUTE_A", []string{"cbc0"}, hopperInline, hopperReports, cannot(cannotCBC0), hopperMacros),
 	placeA140: newClass(placeA140, 0xa140, KindHopperGraphics, "KEPLER_INLINE_TO_MEMORY_B", []string{"a140"}, hopperInline, cannot("NOTIFY")),
 	placeC8B5: newClass(placeC8B5, 0xc8b5, KindHopperCopy, "HOPPER_DMA_COPY_A", []string{"c8b5"}, effectsC8B5),
 }

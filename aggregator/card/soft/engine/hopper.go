@@ -15,8 +15,11 @@ type Hopper struct {
 // classes, and carries out inline data and semaphores. A method that would draw or launch is
 // refused, for no program of SM90 can be executed here.
 //
-// Macros are not executed: their calls are counted.
+// Macros are not executed. A driver calls some while it sets its context up, until the channel first
+// releases a semaphore after one; those only set state, and pass. Others draw or launch, and are refused.
 type HopperGraphics struct {
+	Macros [2]uint64 // that passed, a bit each
+	Set    bool      // the context is set up
 	// Values is the last data of each method, by place in hopperGraphics and method / 4.
 	Values [hopperClassCount][methodSlots]uint32
 	Transfer
@@ -32,7 +35,7 @@ const hopperClassCount = 4
 // that a GF100 has, and count with them.
 var hopperGraphics = [hopperClassCount]*Class{
 	classes[placeCB97], classes[placeCBC0], classes[placeA140],
-	newClass(place902d, 0x902d, KindHopperGraphics, "FERMI_TWOD_A", []string{"902d"}, cannot(cannot902d), passed("CALL_MME_MACRO")),
+	newClass(place902d, 0x902d, KindHopperGraphics, "FERMI_TWOD_A", []string{"902d"}, cannot(cannot902d), hopperMacros),
 }
 
 // hopperPlace finds a class in hopperGraphics, -1 if it is none of them.
@@ -163,6 +166,25 @@ func refuseHopper(h *HopperGraphics, env *Env, _ *[methodSlots]uint32, c call) O
 	h.Refusal = Refusal{c.class.ID, NotCarriedOut, c.method, c.data}
 	return Illegal
 }
+
+// mmeMacro is the method of the first macro's call; those of the others follow, 8 bytes apart.
+const mmeMacro = 0x3800
+
+// macroHopper passes the call of a macro that sets a context up, and refuses others.
+func macroHopper(h *HopperGraphics, env *Env, v *[methodSlots]uint32, c call) Outcome {
+	i := (c.method - mmeMacro) / 8
+	word, bit := &h.Macros[i/64%2], uint64(1)<<(i%64)
+	if !h.Set {
+		*word |= bit
+	}
+	if *word&bit == 0 {
+		return refuseHopper(h, env, v, c)
+	}
+	return passHopper(h, env, v, c)
+}
+
+// Released notes that the channel released a semaphore.
+func (h *HopperGraphics) Released() { h.Set = h.Set || h.Macros != [2]uint64{} }
 
 // passHopper counts a method that this card does not carry out, and that changes no memory.
 func passHopper(_ *HopperGraphics, env *Env, _ *[methodSlots]uint32, c call) Outcome {

@@ -13,6 +13,9 @@ func passed(names string) map[string]effect {
 	return named(names, effect{hopper: passHopper, counts: true})
 }
 
+// hopperMacros are the effects of calls of macros.
+var hopperMacros = map[string]effect{"CALL_MME_MACRO": {hopper: macroHopper, counts: true}}
+
 func named(names string, e effect) map[string]effect {
 	effects := map[string]effect{}
 	for name := range strings.FieldsSeq(names) {

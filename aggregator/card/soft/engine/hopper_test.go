@@ -200,4 +200,10 @@ func TestHopperRefusals(t *testing.T) {
 	}
 	require.Len(t, env.Stats.NotExecuted(), 4)
 	require.Zero(t, m.calls)
+
+	macro := func(n uint32) Outcome { return h.Graphics.Method(env, 0xcb97, mmeMacro+8*n, 0) }
+	h.Graphics.Released() // before the first macro
+	require.Equal(t, []Outcome{Done, Done}, []Outcome{macro(3), macro(100)})
+	h.Graphics.Released()
+	require.Equal(t, []Outcome{Done, Illegal, Done}, []Outcome{macro(3), macro(4), macro(100)}, "one that set nothing up draws")
 }
