@@ -21,8 +21,8 @@ var Commands = []Command{
 	{CmdRegisters, RegistersArgs{}, "access registers behind the driver's back"},
 	{CmdRun, RunArgs{}, "run a program of the image, with its arguments, on the GPU by OpenCL or OpenGL; the words alone will do"},
 	{CmdPoweroff, nil, "power off"},
-	{CmdReboot, nil, "reboot"},
-	{CmdSuspend, nil, "suspend to RAM; needs lab.Config.Suspend to wake up"},
+	{CmdReboot, nil, "reboot; a guest of lab command ends instead"},
+	{CmdSuspend, nil, "suspend to RAM; a guest of lab command does not wake up, one with lab.Config.Suspend does"},
 
 	{CmdBOMoves, BOMovesArgs{}, "move a buffer between VRAM and the guest's memory, and verify it"},
 	{CmdM2MF, CopyArgs{}, "copy with M2MF each way, and verify it"},
