@@ -46,10 +46,10 @@ var attacks = []attack{
 	{"resets", "a client resets the device without a pause", "", resets},
 	{"long-request", "a guest makes one request of a minute", peaceful, longRequest},
 	{"endless-program", "a guest runs a program of many blocks that does not end", peaceful, endlessProgram},
-	{"gsp-calls", "a guest with a GH100 allocates objects at GSP until none is left, and frees them", "", onGH100(calls)},
-	{"gsp-garbage", "a guest with a GH100 calls random functions of GSP with random bytes", "", onGH100(garbage)},
-	{"flushes", "a guest with a GH100 maps 4 MiB after 4 MiB, with a flush each", "", onGH100(flushes)},
-	{"doorbells", "a guest with a GH100 rings for channels that it does not have", "", onGH100(doorbells)},
+	{"gsp-calls", "a guest with a GH100 allocates objects at GSP until none is left, and frees them", peaceful, onGH100(calls)},
+	{"gsp-garbage", "a guest with a GH100 calls random functions of GSP with random bytes", peaceful, onGH100(garbage)},
+	{"flushes", "a guest with a GH100 maps 4 MiB after 4 MiB, with a flush each", peaceful, onGH100(flushes)},
+	{"doorbells", "a guest with a GH100 rings for channels that it does not have", peaceful, onGH100(doorbells)},
 }
 
 // sockets are those of attackers whose GPU is not a GF100.
