@@ -139,6 +139,16 @@ func (m *Memory) Peek(addr uint64) (v uint32, ok bool) {
 	return binary.LittleEndian.Uint32(b[:]), ok
 }
 
+// Word reads a word of VRAM. With settled it waits while pages move; else it is Peek.
+func (m *Memory) Word(addr uint64, settled bool) (v uint32, ok bool) {
+	if !settled {
+		return m.Peek(addr)
+	}
+	var b [4]byte
+	ok = m.Read(shadowpt.VRAM, addr, b[:])
+	return binary.LittleEndian.Uint32(b[:]), ok
+}
+
 // Read64 implements shadowpt.Memory for the guest's own tables.
 func (m *Memory) Read64(t shadowpt.Target, addr uint64) (uint64, bool) {
 	var b [8]byte

@@ -42,12 +42,7 @@ func (f *Face) Describe(id uint32) (d channels.Description, ok bool) {
 
 // Put implements channels.Structures.
 func (p *place) Put(settled bool) (put uint32, ok bool) {
-	if !settled {
-		return p.mem.Peek(p.userd + chip.USERDGPPut)
-	}
-	var b [4]byte
-	ok = p.mem.Read(shadowpt.VRAM, p.userd+chip.USERDGPPut, b[:])
-	return binary.LittleEndian.Uint32(b[:]), ok
+	return p.mem.Word(p.userd+chip.USERDGPPut, settled)
 }
 
 // Show implements channels.Structures.

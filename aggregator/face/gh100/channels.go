@@ -214,12 +214,7 @@ type place struct {
 
 // Put implements channels.Structures.
 func (p *place) Put(settled bool) (put uint32, ok bool) {
-	if !settled {
-		return p.mem.Peek(p.userd + chip.USERDGPPut)
-	}
-	var b [4]byte
-	ok = p.mem.Read(shadowpt.VRAM, p.userd+chip.USERDGPPut, b[:])
-	return binary.LittleEndian.Uint32(b[:]), ok
+	return p.mem.Word(p.userd+chip.USERDGPPut, settled)
 }
 
 // Show implements channels.Structures.
