@@ -9,7 +9,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/channels"
 	face "github.com/umbra-gpu/umbra/aggregator/face/gf100"
-	"github.com/umbra-gpu/umbra/devmodel"
+	devgf100 "github.com/umbra-gpu/umbra/devmodel/gf100"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 	"github.com/umbra-gpu/umbra/tests/fakecard"
@@ -28,7 +28,7 @@ func TestNewChannelsRunAfterTheInvalidate(t *testing.T) {
 	f.Hold(invalidates, true)
 	listed(t, g, 2)
 	bindAt(g, 2, writeInstance(t, g, 2, dirAt, 0))
-	gpu(g).Channel(2, devmodel.Enable, 1)
+	gpu(g).Channel(2, devgf100.Enable, 1)
 	f.Forget()
 	require.Eventually(t, func() bool { return len(f.WritesTo(regInvalidate, 4)) > 0 }, patience, tick)
 	bindChannel(t, other, 1) // whose commit is not to list it
@@ -98,7 +98,7 @@ func TestGivenMapping(t *testing.T) {
 	require.EqualValues(t, 1, g.stats.Shadow.Rebuilds.Load())
 	f.Hold(invalidates, true)
 	f.Forget()
-	gpu(g).Channel(2, devmodel.Bind, 0)
+	gpu(g).Channel(2, devgf100.Bind, 0)
 	named := regWrite{Reg: fakecard.Reg("NV_PFB_PRI_MMU_INVALIDATE_PDB"), V: uint32(dir >> 12 << 4)}
 	require.Eventually(t, func() bool { return slices.Contains(f.WritesTo(named.Reg, 4), named) }, patience, tick)
 	require.Len(t, g.channels.CardChannels(), 2)

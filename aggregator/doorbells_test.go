@@ -15,7 +15,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/vram"
-	"github.com/umbra-gpu/umbra/devmodel"
+	devgf100 "github.com/umbra-gpu/umbra/devmodel/gf100"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 	"github.com/umbra-gpu/umbra/tests/fakecard"
@@ -92,7 +92,7 @@ func aliasing(t tester, a *Aggregator, n int) *Guest {
 		entries = binary.LittleEndian.AppendUint64(entries, pte.Encode())
 	}
 	require.True(t, g.mem.Write(shadowpt.VRAM, barTable+gf100.PollSize/vram.PageSize*8, entries))
-	gpu(g).Set(devmodel.BAR1Block, gf100.BlockVirtual|barInst>>12)
+	gpu(g).Set(devgf100.BAR1Block, gf100.BlockVirtual|barInst>>12)
 	require.EqualValues(t, n, g.stats.Windows.Mapped.Aliases.Load())
 	return g
 }
@@ -162,7 +162,7 @@ func ringAndFlip(t *testing.T, aliases, flips int) {
 		inst := instAt + uint64(id+kind*numbers)*gf100.InstanceSize
 		trap(func() { g.MemoryBarrier(); bindAt(g, uint8(id), inst) })
 	}
-	unbind := func(id uint32) { trap(func() { g.MemoryBarrier(); gpu(g).Channel(uint8(id), devmodel.Bind, 0) }) }
+	unbind := func(id uint32) { trap(func() { g.MemoryBarrier(); gpu(g).Channel(uint8(id), devgf100.Bind, 0) }) }
 	var last [numbers * kinds]uint32
 	submit := func(i int) {
 		last[i] = uint32(i+1)<<24 | (last[i]+1)&0xffffff
@@ -173,7 +173,7 @@ func ringAndFlip(t *testing.T, aliases, flips int) {
 		assert.NoError(t, err)
 		trap(func() {
 			store(g, uint8(i), last[i])
-			gpu(g).Channel(uint8(i%numbers), devmodel.Doorbell, 0)
+			gpu(g).Channel(uint8(i%numbers), devgf100.Doorbell, 0)
 		})
 	}
 
@@ -202,13 +202,13 @@ func ringAndFlip(t *testing.T, aliases, flips int) {
 		case 2:
 			trap(func() { g.MemoryBarrier(); gpu(g).Runlist(listAt>>12, 0x01f00000|rand.Uint32N(numbers+1)) })
 		case 3:
-			trap(func() { g.MemoryBarrier(); gpu(g).Channel(uint8(id), devmodel.Preempt, 0) })
+			trap(func() { g.MemoryBarrier(); gpu(g).Channel(uint8(id), devgf100.Preempt, 0) })
 		case 4:
-			trap(func() { g.MemoryBarrier(); gpu(g).Set(devmodel.MayRun, rand.Uint32N(2)) })
+			trap(func() { g.MemoryBarrier(); gpu(g).Set(devgf100.MayRun, rand.Uint32N(2)) })
 		case 5:
 			trap(func() { g.MemoryBarrier(); invalidate(g) })
 		default:
-			trap(func() { gpu(g).Channel(uint8(id), devmodel.Enable, min(rand.Uint32N(8), 1)) })
+			trap(func() { gpu(g).Channel(uint8(id), devgf100.Enable, min(rand.Uint32N(8), 1)) })
 		}
 		if n%16 == 0 {
 			time.Sleep(20 * time.Microsecond)
@@ -221,7 +221,7 @@ func ringAndFlip(t *testing.T, aliases, flips int) {
 		for id := range uint32(numbers) {
 			unbind(id)
 			bind(id, kind)
-			trap(func() { gpu(g).Channel(uint8(id), devmodel.Enable, 1) })
+			trap(func() { gpu(g).Channel(uint8(id), devgf100.Enable, 1) })
 		}
 		if n >= 2*kinds {
 			settle(g) // else the doorbell comes while it is being bound

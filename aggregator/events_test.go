@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
-	"github.com/umbra-gpu/umbra/devmodel"
+	devgf100 "github.com/umbra-gpu/umbra/devmodel/gf100"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 	"github.com/umbra-gpu/umbra/tests/fakecard"
@@ -108,7 +108,7 @@ func TestReportsOfEndedChannels(t *testing.T) {
 	id := number(g, 1)
 	f.Set(fakecard.Reg("NV_PPBDMA_INTR_0"), gf100.PBDMAIntrMethod)
 	f.Set(fakecard.Reg("NV_PPBDMA_CHANNEL"), uint32(id))
-	gpu(g).Channel(1, devmodel.Bind, 0)
+	gpu(g).Channel(1, devgf100.Bind, 0)
 	settle(g)
 	bindChannel(t, other, 1)
 	require.Equal(t, id, number(other, 1))
@@ -151,25 +151,25 @@ func TestFailedChannels(t *testing.T) {
 	}
 	ch.Fault(card.Fault{Kind: card.NoMethod, Subchannel: 2, Method: 0x1234, Data: 5})
 	refused(1)
-	gpu(g).Channel(7, devmodel.Retry, 0)
+	gpu(g).Channel(7, devgf100.Retry, 0)
 	refused(2)
 	require.Equal(t, ev.pbdma[0], ev.pbdma[1])
 	require.EqualValues(t, 7, ev.pbdma[0].Channel)
-	gpu(g).Channel(7, devmodel.Enable, 0)
-	gpu(g).Channel(7, devmodel.Retry, 0)
+	gpu(g).Channel(7, devgf100.Enable, 0)
+	gpu(g).Channel(7, devgf100.Retry, 0)
 	settle(g)
 	refused(2) // it may not run
-	gpu(g).Channel(7, devmodel.Enable, 1)
+	gpu(g).Channel(7, devgf100.Enable, 1)
 	refused(3)
-	gpu(g).Channel(7, devmodel.Resume, 0)
+	gpu(g).Channel(7, devgf100.Resume, 0)
 	require.True(t, f.Enabled(ch.Card().ID()))
 
 	ch.Fault(card.Fault{VA: 5})
 	require.Eventually(t, ev.saw(func() bool { f := ev.faults[7]; return f.VA == 5 && f.Inst == ch.Place }), patience, tick)
-	gpu(g).Channel(7, devmodel.Resume, 0)
+	gpu(g).Channel(7, devgf100.Resume, 0)
 	require.False(t, f.Enabled(ch.Card().ID()))
 	store(g, 7, 9)
-	gpu(g).Channel(7, devmodel.Doorbell, 0)
+	gpu(g).Channel(7, devgf100.Doorbell, 0)
 	settle(g)
 	require.Empty(t, f.Doorbells())
 	bindChannel(t, g, 7)

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	face "github.com/umbra-gpu/umbra/aggregator/face/gf100"
-	"github.com/umbra-gpu/umbra/devmodel"
+	devgf100 "github.com/umbra-gpu/umbra/devmodel/gf100"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
 
@@ -18,19 +18,19 @@ func TestFaceState(t *testing.T) {
 	list(t, g, 1)
 	first, second := gpu(g), face.New(newRecorder())
 	second.Connect(g)
-	first.Set(devmodel.BAR1Block, gf100.BlockVirtual|instAt>>12)
-	first.Set(devmodel.PRAMINBase, instAt>>16)
+	first.Set(devgf100.BAR1Block, gf100.BlockVirtual|instAt>>12)
+	first.Set(devgf100.PRAMINBase, instAt>>16)
 	st := first.State()
 	require.NoError(t, second.SetState(st))
 	require.Equal(t, st, second.State())
 	var want, got [8]byte
 	at := gf100.InstanceSize + uint64(gf100.InstUSERDLo.Offset)
-	first.Read(devmodel.PRAMIN, at, want[:])
-	second.Read(devmodel.PRAMIN, at, got[:])
+	first.Read(devgf100.PRAMIN, at, want[:])
+	second.Read(devgf100.PRAMIN, at, got[:])
 	require.NotZero(t, want)
 	require.Equal(t, want, got)
-	f1, _ := first.Read(devmodel.WindowBAR1, 0x1000, want[:])
-	f2, ok := second.Read(devmodel.WindowBAR1, 0x1000, got[:])
+	f1, _ := first.Read(devgf100.WindowBAR1, 0x1000, want[:])
+	f2, ok := second.Read(devgf100.WindowBAR1, 0x1000, got[:])
 	require.False(t, ok)
 	require.Equal(t, f1, f2)
 	for want, spoil := range map[string]func(*face.FaceState){

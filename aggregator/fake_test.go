@@ -16,7 +16,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/driver/structs"
 	face "github.com/umbra-gpu/umbra/aggregator/face/gf100"
 	"github.com/umbra-gpu/umbra/aggregator/shadow"
-	"github.com/umbra-gpu/umbra/devmodel"
+	devgf100 "github.com/umbra-gpu/umbra/devmodel/gf100"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 	"github.com/umbra-gpu/umbra/tests/fakecard"
@@ -209,13 +209,13 @@ func bindChannelAt(t tester, g *Guest, id uint8, dir uint64) {
 	inst := writeInstance(t, g, uint64(id), dir, 0)
 	listed(t, g, id)
 	bindAt(g, id, inst)
-	gpu(g).Channel(id, devmodel.Enable, 1)
+	gpu(g).Channel(id, devgf100.Enable, 1)
 	settle(g)
 }
 
 // bindAt has a channel bound to an instance block, without waiting.
 func bindAt(g *Guest, id uint8, inst uint64) {
-	gpu(g).Channel(id, devmodel.Bind, gf100.InstanceBound|uint32(inst>>12))
+	gpu(g).Channel(id, devgf100.Bind, gf100.InstanceBound|uint32(inst>>12))
 }
 
 func settle(g *Guest) {

@@ -11,7 +11,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/driver"
 	"github.com/umbra-gpu/umbra/aggregator/sched"
-	"github.com/umbra-gpu/umbra/devmodel"
+	devgf100 "github.com/umbra-gpu/umbra/devmodel/gf100"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/tests/fakecard"
 )
@@ -67,7 +67,7 @@ func TestPanicsQuarantineTheirGuest(t *testing.T) {
 		},
 		"the scheduling of its channels": func(c *failingCard, g *Guest) {
 			store(g, 1, 3)
-			gpu(g).Channel(1, devmodel.Doorbell, 0)
+			gpu(g).Channel(1, devgf100.Doorbell, 0)
 			c.armed.Store(true)
 			for c.armed.Load() { // until the watchdog ends the request
 				c.clock.Add(int64(60 * time.Millisecond))
@@ -111,7 +111,7 @@ func TestMemoryOfLostChannelsIsNotReused(t *testing.T) {
 	for name, end := range map[string]func(*testing.T, *failingCard, *Guest) error{
 		"unbound": func(t *testing.T, c *failingCard, g *Guest) error {
 			release := hold(t, g)
-			gpu(g).Channel(1, devmodel.Bind, 0)
+			gpu(g).Channel(1, devgf100.Bind, 0)
 			c.armed.Store(true)
 			release()
 			require.Eventually(t, func() bool { return g.QuarantineReason() != "" }, patience, tick)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/vram"
-	"github.com/umbra-gpu/umbra/devmodel"
+	devgf100 "github.com/umbra-gpu/umbra/devmodel/gf100"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
@@ -107,8 +107,8 @@ func TestReadOnlyPages(t *testing.T) {
 	writeEntry(t, g, table, shadowpt.PTE{Valid: true, Addr: page}.Encode())
 	writeEntry(t, g, table+8, shadowpt.PTE{Valid: true, ReadOnly: true, Addr: page}.Encode())
 	inst := writeInstance(t, g, 0, dirAt, 0)
-	for bar := devmodel.WindowBAR1; bar <= devmodel.WindowBAR3; bar++ {
-		gpu(g).Set(devmodel.Setting(bar), gf100.BlockVirtual|uint32(inst>>12))
+	for bar := devgf100.WindowBAR1; bar <= devgf100.WindowBAR3; bar++ {
+		gpu(g).Set(devgf100.Setting(bar), gf100.BlockVirtual|uint32(inst>>12))
 		want, got := []byte{1, 2, 3, byte(bar)}, make([]byte, 4)
 		_, ok := gpu(g).Write(bar, 0, want)
 		require.True(t, ok)

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/umbra-gpu/umbra/devmodel"
+	devgf100 "github.com/umbra-gpu/umbra/devmodel/gf100"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/tests/fakecard"
 )
@@ -28,7 +28,7 @@ func TestCardKeepsAChannel(t *testing.T) {
 		f.SetChannel(id, gf100.ChannelBusy|1)
 	}
 	f.HoldAll(true)
-	gpu(g).Channel(1, devmodel.Bind, 0)
+	gpu(g).Channel(1, devgf100.Bind, 0)
 	require.Eventually(t, func() bool { return g.QuarantineReason() != "" && g.cardChannel(3) == nil }, patience, tick)
 	settle(g)
 	owned := func(id uint32) bool {

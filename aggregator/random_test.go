@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
-	"github.com/umbra-gpu/umbra/devmodel"
+	devgf100 "github.com/umbra-gpu/umbra/devmodel/gf100"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 	"github.com/umbra-gpu/umbra/tests/fakecard"
@@ -75,8 +75,8 @@ func (d *randomGuest) write(addr, q uint64) {
 		return
 	}
 	for i := range b {
-		gpu(d.g).Set(devmodel.PRAMINBase, uint32(addr>>16))
-		gpu(d.g).Write(devmodel.PRAMIN, addr&0xffff+uint64(i), b[i:i+1])
+		gpu(d.g).Set(devgf100.PRAMINBase, uint32(addr>>16))
+		gpu(d.g).Write(devgf100.PRAMIN, addr&0xffff+uint64(i), b[i:i+1])
 	}
 }
 
@@ -122,13 +122,13 @@ func (d *randomGuest) step() {
 		}
 	case 12, 13: // unbind; the next request may arrive meanwhile
 		if d.pick("preempted", 3) > 0 {
-			gpu(d.g).Channel(uint8(id), devmodel.Preempt, 0)
+			gpu(d.g).Channel(uint8(id), devgf100.Preempt, 0)
 		}
 		if d.pick("slowly", 2) == 0 {
 			d.f.Hold(preempts, true)
 			time.AfterFunc(time.Duration(d.pick("for", 300))*time.Microsecond, func() { d.f.Hold(preempts, false) })
 		}
-		gpu(d.g).Channel(uint8(id), devmodel.Bind, 0)
+		gpu(d.g).Channel(uint8(id), devgf100.Bind, 0)
 		d.bound[id] = false
 	case 14:
 		d.bind(id)
@@ -171,7 +171,7 @@ func (d *randomGuest) submit(id int) {
 	}
 	d.doorbells++
 	n := len(d.f.Doorbells())
-	gpu(d.g).Channel(uint8(id), devmodel.Doorbell, 0)
+	gpu(d.g).Channel(uint8(id), devgf100.Doorbell, 0)
 	require.Eventually(d.t, func() bool { return len(d.f.Doorbells()) > n }, patience, tick/10)
 	if d.clean[id] {
 		d.compared++

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"github.com/umbra-gpu/umbra/devmodel"
+	devgf100 "github.com/umbra-gpu/umbra/devmodel/gf100"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
@@ -44,7 +44,7 @@ func TestBusyChannelsAreNotDeferred(t *testing.T) {
 	bindChannel(t, g, 1)
 	ch := g.cardChannel(1)
 	for _, busy := range []uint32{gf100.ChannelBusy, gf100.ChannelPending, 0} {
-		gpu(g).Channel(1, devmodel.Doorbell, 0)
+		gpu(g).Channel(1, devgf100.Doorbell, 0)
 		settleRound(g)
 		f.SetChannel(ch.Card().ID(), busy|1)
 		require.True(t, g.mem.Write(shadowpt.VRAM, dirAt, []byte{byte(busy >> 22)}))
@@ -55,8 +55,8 @@ func TestBusyChannelsAreNotDeferred(t *testing.T) {
 	}
 	// Deferred invalidates are flushed before anything else lets a channel run, too.
 	for name, start := range map[string]func(){
-		"enable":   func() { gpu(g).Channel(1, devmodel.Enable, 1) },
-		"schedule": func() { gpu(g).Set(devmodel.MayRun, 0); gpu(g).Set(devmodel.MayRun, 1) },
+		"enable":   func() { gpu(g).Channel(1, devgf100.Enable, 1) },
+		"schedule": func() { gpu(g).Set(devgf100.MayRun, 0); gpu(g).Set(devgf100.MayRun, 1) },
 		"runlist": func() {
 			writeEntry(t, g, listAt, 1)
 			gpu(g).Runlist(listAt>>12, 0x01f00001)
@@ -92,7 +92,7 @@ func TestNoDeferralWhileChannelStarts(t *testing.T) {
 	require.False(t, gpu(g).Pending().Invalidate)
 	f.Hold(invalidates, true)
 	f.Forget()
-	gpu(g).Channel(1, devmodel.Doorbell, 0)
+	gpu(g).Channel(1, devgf100.Doorbell, 0)
 	require.Eventually(t, func() bool { return len(f.WritesTo(regInvalidate, 4)) > 0 }, patience, tick/10)
 	require.False(t, gpu(g).Pending().Invalidate, "of what the guest asked for")
 	change(shadowpt.PDE{})

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/umbra-gpu/umbra/devmodel"
+	devgf100 "github.com/umbra-gpu/umbra/devmodel/gf100"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 	"github.com/umbra-gpu/umbra/tests/fakecard"
@@ -26,7 +26,7 @@ func TestRunlist(t *testing.T) {
 		bindChannel(t, g, id)
 	}
 	bindChannel(t, other, 1)
-	gpu(g).Channel(3, devmodel.Enable, 0)
+	gpu(g).Channel(3, devgf100.Enable, 0)
 	run := func(want ...uint8) {
 		t.Helper()
 		var got []uint8
@@ -54,19 +54,19 @@ func TestRunlist(t *testing.T) {
 	bindAt(g, 2, instAt+2*gf100.InstanceSize)
 	settle(g)
 	run(2)
-	gpu(g).Channel(1, devmodel.Enable, 0)
-	gpu(g).Channel(1, devmodel.Enable, 1)
+	gpu(g).Channel(1, devgf100.Enable, 0)
+	gpu(g).Channel(1, devgf100.Enable, 1)
 	run(2)
 	list(t, g, 1, 2)
 	run(1, 2)
-	gpu(g).Set(devmodel.MayRun, 0)
+	gpu(g).Set(devgf100.MayRun, 0)
 	bindAt(g, 1, instAt+gf100.InstanceSize)
 	settle(g)
 	run()
-	gpu(g).Channel(1, devmodel.Enable, 1)
-	gpu(g).Channel(2, devmodel.Enable, 1)
+	gpu(g).Channel(1, devgf100.Enable, 1)
+	gpu(g).Channel(2, devgf100.Enable, 1)
 	run()
-	gpu(g).Set(devmodel.MayRun, 1)
+	gpu(g).Set(devgf100.MayRun, 1)
 	settle(g)
 	run(1, 2)
 }
@@ -81,14 +81,14 @@ func TestDoorbellWaitsForTheInvalidate(t *testing.T) {
 			bindChannel(t, g, 3)
 			put := binary.LittleEndian.AppendUint32(nil, 5)
 			require.True(t, g.mem.Write(shadowpt.VRAM, userdAt+3*gf100.USERDSize+gf100.USERDGPPut, put))
-			gpu(g).Channel(3, devmodel.Doorbell, 0)
+			gpu(g).Channel(3, devgf100.Doorbell, 0)
 			require.Len(t, f.Doorbells(), 1, "nothing is under way: immediately")
 			f.Forget()
 			f.Hold(invalidates, true)
 			mapPage(t, g)
 			invalidate(g)
 			require.Equal(t, policy.Sync == shadowpt.SyncLazy, !gpu(g).Pending().Invalidate)
-			gpu(g).Channel(3, devmodel.Doorbell, 0)
+			gpu(g).Channel(3, devgf100.Doorbell, 0)
 			time.Sleep(10 * time.Millisecond)
 			require.Empty(t, f.Doorbells())
 			f.Hold(invalidates, false)
@@ -109,7 +109,7 @@ func TestRoundSubmitsItsDoorbells(t *testing.T) {
 	f.Hold(invalidates, true)
 	mapPage(t, g)
 	invalidate(g)
-	ring := func(put uint32) { store(g, 3, put); gpu(g).Channel(3, devmodel.Doorbell, 0) }
+	ring := func(put uint32) { store(g, 3, put); gpu(g).Channel(3, devgf100.Doorbell, 0) }
 	ring(5) // deferred invalidates are flushed first
 	eventually(t, g, func() bool { return g.work.current.Doorbells.Has(3) })
 	ring(7)
@@ -131,12 +131,12 @@ func TestNoAllocations(t *testing.T) {
 	f.Silent = true
 	var p [8]byte
 	for name, f := range map[string]func(){
-		"WriteBAR":     func() { gpu(g).Write(devmodel.WindowBAR3, 0x1000, p[:1]) },
-		"ReadBAR":      func() { gpu(g).Read(devmodel.WindowBAR1, 0x1000, p[:]) },
-		"WritePRAMIN":  func() { gpu(g).Write(devmodel.PRAMIN, 0x10010, p[:4]) },
-		"ReadPRAMIN":   func() { gpu(g).Read(devmodel.PRAMIN, 0x10010, p[:4]) },
-		"Refresh":      func() { gpu(g).Channel(1, devmodel.Refresh, 0) },
-		"Doorbell":     func() { gpu(g).Channel(1, devmodel.Doorbell, 0) },
+		"WriteBAR":     func() { gpu(g).Write(devgf100.WindowBAR3, 0x1000, p[:1]) },
+		"ReadBAR":      func() { gpu(g).Read(devgf100.WindowBAR1, 0x1000, p[:]) },
+		"WritePRAMIN":  func() { gpu(g).Write(devgf100.PRAMIN, 0x10010, p[:4]) },
+		"ReadPRAMIN":   func() { gpu(g).Read(devgf100.PRAMIN, 0x10010, p[:4]) },
+		"Refresh":      func() { gpu(g).Channel(1, devgf100.Refresh, 0) },
+		"Doorbell":     func() { gpu(g).Channel(1, devgf100.Doorbell, 0) },
 		"EngineStatus": func() { gpu(g).EngineStatus(0) },
 		"Invalidated":  func() { gpu(g).Pending() },
 	} {
@@ -169,7 +169,7 @@ func TestNewerPutIsKept(t *testing.T) {
 	store(g, 1, 3)
 	f.do = func() {
 		store(g, 1, 5)
-		gpu(g).Channel(1, devmodel.Doorbell, 0)
+		gpu(g).Channel(1, devgf100.Doorbell, 0)
 	}
 	at, _ := g.mem.Translate(shadowpt.VRAM, userdAt+gf100.USERDSize, gf100.USERDSize, true)
 	f.at.Store(at + gf100.USERDGPPut)
@@ -194,15 +194,15 @@ func TestChannelsThatAreListedAgain(t *testing.T) {
 		if on {
 			list(t, g)
 		} else {
-			gpu(g).Channel(1, devmodel.Enable, 0)
-			gpu(g).Channel(1, devmodel.Preempt, 0)
+			gpu(g).Channel(1, devgf100.Enable, 0)
+			gpu(g).Channel(1, devgf100.Preempt, 0)
 			settleRound(g)
 		}
 		list(t, g, 1)
 		saveRef(t, f, g, 1, 7)
 		at := instAt + gf100.InstanceSize + uint64(gf100.InstRef.Offset)
 		require.True(t, g.mem.Write(shadowpt.VRAM, at, binary.LittleEndian.AppendUint32(nil, 9)))
-		gpu(g).Channel(1, devmodel.Bind, 0)
+		gpu(g).Channel(1, devgf100.Bind, 0)
 		settle(g)
 		require.Equal(t, want, savedRef(t, g, 1))
 	}
@@ -215,9 +215,9 @@ func TestStopDuringPreempt(t *testing.T) {
 	g, _ := addGuest(t, a, "a")
 	bindChannel(t, g, 1)
 	f.Hold(preempts, true)
-	gpu(g).Channel(1, devmodel.Preempt, 0)
+	gpu(g).Channel(1, devgf100.Preempt, 0)
 	eventually(t, g, func() bool { return !g.work.current.Preempt.Empty() })
-	gpu(g).Set(devmodel.MayRun, 0)
+	gpu(g).Set(devgf100.MayRun, 0)
 	f.SetChannel(number(g, 1), gf100.ChannelBusy|1)
 	f.Hold(preempts, false)
 	settle(g)

@@ -1,19 +1,17 @@
-// Package devmodel implements a virtual GPU as its guest sees it: a PCI function with its
-// BARs, the register face of a GF100, and interrupts.
-//
-// Every register row of package gf100 has a policy. Units with private state (PMC, PTIMER,
-// the microcontrollers, ...) are virtual: each [VGPU] has its own. Accesses that concern
-// channels, address translation and memory are translated: they go as typed values to the
-// [Card] behind the virtual GPU, which checks them. Nothing else reaches the card: a
-// register that no row declares is plain storage without effect.
-//
-// The package declares the two interfaces that it needs: [Card], the share of a card, and
-// [Host], the receiver of interrupts.
-//
-// # Locks and goroutines
-//
-// VGPU.mu guards everything that a guest can see. Every access runs under it, and so do the
-// calls into Card, which never wait. Events from the card take it too. Host.Interrupt is
-// called under it and must not call back. The only goroutine is the callback of PTIMER's
-// alarm, which Close stops.
+// Package devmodel has what the virtual GPUs of all chips share. Those of one chip are in the packages gf100
+// and gh100, and drivers for them in package guest.
 package devmodel
+
+import "github.com/umbra-gpu/umbra/mmio"
+
+// BARs of a virtual GPU.
+const (
+	BAR0 = 0 // registers
+	BAR1 = 1 // memory through page tables
+	BAR3 = 3 // memory through page tables
+)
+
+// Host receives a virtual GPU's interrupt. Interrupt must not block and must not call back.
+type Host interface {
+	Interrupt(mmio.Line)
+}

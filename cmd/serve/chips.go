@@ -10,6 +10,7 @@ import (
 	"github.com/umbra-gpu/umbra/cmd/api"
 	"github.com/umbra-gpu/umbra/cmd/config"
 	"github.com/umbra-gpu/umbra/devmodel"
+	devgf100 "github.com/umbra-gpu/umbra/devmodel/gf100"
 	devgh100 "github.com/umbra-gpu/umbra/devmodel/gh100"
 	"github.com/umbra-gpu/umbra/devmodel/gh100/gsp"
 	"github.com/umbra-gpu/umbra/mmio"
@@ -46,7 +47,7 @@ type Shown struct {
 
 // GF100 and GH100 are the chips.
 type (
-	GF100 devmodel.Config
+	GF100 devgf100.Config
 	GH100 devgh100.Config
 )
 
@@ -56,7 +57,7 @@ func (GH100) Name() string { return "gh100" }
 
 // New implements Chip.
 func (c GF100) New(vram uint64, _ func(string, ...any)) (Shown, error) {
-	gpu, err := devmodel.New(devmodel.Config(c), vram)
+	gpu, err := devgf100.New(devgf100.Config(c), vram)
 	if err != nil {
 		return Shown{}, err
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/cmd/config"
-	"github.com/umbra-gpu/umbra/devmodel"
+	devgf100 "github.com/umbra-gpu/umbra/devmodel/gf100"
 	"github.com/umbra-gpu/umbra/firmware"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/mmio/pci"
@@ -15,9 +15,9 @@ import (
 )
 
 // gf100Of is what a guest sees of a GF100, by options that a user wrote as at says.
-func gf100Of(f *config.Face, vram config.Size, at optionName) (out devmodel.Config, err error) {
+func gf100Of(f *config.Face, vram config.Size, at optionName) (out devgf100.Config, err error) {
 	temperature := f.Temperature
-	out = devmodel.Config{TPCs: f.TPCs, Temperature: func() int { return temperature }, PCI: pci.Options{
+	out = devgf100.Config{TPCs: f.TPCs, Temperature: func() int { return temperature }, PCI: pci.Options{
 		BAR1: uint64(f.BAR1), BAR3: uint64(f.BAR3), NoMSI: !f.MSI,
 		Device: uint16(f.Device), SubsystemVendor: uint16(f.Subsystem.Vendor), Subsystem: uint16(f.Subsystem.ID),
 	}}

@@ -13,6 +13,7 @@ import (
 	"github.com/umbra-gpu/umbra/devmodel/gh100"
 	"github.com/umbra-gpu/umbra/devmodel/gh100/gsp"
 	driver "github.com/umbra-gpu/umbra/devmodel/guest/gh100"
+	"github.com/umbra-gpu/umbra/mmio"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
@@ -180,12 +181,12 @@ type machine struct {
 	*driver.Driver
 	card  *fakeCard
 	log   []string
-	line  devmodel.Line
+	line  mmio.Line
 	edges int
 }
 
 // Interrupt implements devmodel.Host.
-func (m *machine) Interrupt(l devmodel.Line) {
+func (m *machine) Interrupt(l mmio.Line) {
 	if m.line = l; l.Edge {
 		m.edges++
 		m.card.barrier()

@@ -26,16 +26,19 @@ type room struct {
 const (
 	sys   = "golang.org/x/sys"
 	scale = "tests/scale"
+
+	deviceWhy = "a virtual GPU declares the card that it needs; one that reached the card itself could bypass the checks"
 )
 
 var rooms = []room{
 	{"cmd", []string{
-		"devmodel", "aggregator", "aggregator/sched", "aggregator/aperture", "aggregator/card", "aggregator/driver", "aggregator/face", "aggregator/fault", "aggregator/gate",
+		"devmodel", "devmodel/gf100", "devmodel/gh100", "aggregator", "aggregator/sched", "aggregator/aperture", "aggregator/card", "aggregator/driver", "aggregator/face", "aggregator/fault", "aggregator/gate",
 		"aggregator/card/soft", "aggregator/card/soft/sm", "aggregator/passthrough", "vfiouser", "mmio", "shadowpt", "firmware", "cmd/lab", "devmodel/guest",
 	}, []string{"*"}, "cmd joins the parts and ships no tests; umbra bench boots guests and drives a GPU itself"},
 	{"cmd/lab", nil, []string{sys, "github.com/therootcompany/xz", "github.com/klauspost/compress"}, "the lab boots a machine on a socket of any server"},
-	{"devmodel", []string{"mmio", "firmware"}, []string{sys},
-		"a virtual GPU declares the host and the card that it needs; one that reached the card itself could bypass the checks"},
+	{"devmodel", []string{"mmio"}, nil, "what all virtual GPUs share knows no chip"},
+	{"devmodel/gf100", []string{"devmodel", "mmio", "firmware"}, nil, deviceWhy},
+	{"devmodel/gh100", []string{"devmodel", "mmio"}, nil, deviceWhy},
 	{"devmodel/guest", []string{"vfiouser", "mmio", "shadowpt"}, []string{sys, "pgregory.net/rapid"}, "the driver of a guest depends on registers, not on the server"},
 	{"aggregator", []string{
 		"aggregator/aperture", "aggregator/card", "aggregator/channels", "aggregator/dma", "aggregator/fault", "aggregator/gate",
@@ -48,7 +51,7 @@ var rooms = []room{
 		"a guest's channels declare what they need of the guest and of its face"},
 	{"aggregator/face", []string{
 		"aggregator/card", "aggregator/channels", "aggregator/driver/structs", "aggregator/memory", "aggregator/report", "aggregator/shadow",
-		"aggregator/window", "devmodel", "shadowpt", "mmio",
+		"aggregator/window", "devmodel/gf100", "devmodel/gh100", "shadowpt", "mmio",
 	}, nil, "a face declares what it needs of the guest that it shows"},
 	{"aggregator/shadow", []string{"aggregator/card", "shadowpt"}, nil, "shadows know tables, not who changed them"},
 	{"aggregator/window", []string{"aggregator/aperture", "aggregator/card", "aggregator/memory", "shadowpt"}, nil, "views of memory know no channels"},
@@ -118,12 +121,12 @@ func importFindings(f source) (out []string) {
 	}
 	imports, libs := from.imports, from.libs
 	if f.test() {
-		imports, libs = slices.Concat(imports, []string{scale, "mmio", "shadowpt", "devmodel", "devmodel/guest", "aggregator/card/soft", "aggregator/driver", "aggregator/driver/structs", "aggregator/face", "tests/fakecard", "tests/smtest", "tests/ablation"}), slices.Concat(libs, testLibs)
+		imports, libs = slices.Concat(imports, []string{scale, "mmio", "shadowpt", "devmodel", "devmodel/gf100", "devmodel/gh100", "devmodel/guest", "aggregator/card/soft", "aggregator/driver", "aggregator/driver/structs", "aggregator/face", "tests/fakecard", "tests/smtest", "tests/ablation"}), slices.Concat(libs, testLibs)
 		if under(from.name, "tests") || from.name == "devmodel/guest" {
 			imports = []string{"*"}
 		}
 	}
-	chip := slices.Contains(chipRooms, from.name) || !under(f.path, "aggregator") || f.test()
+	chip := slices.Contains(chipRooms, from.name) || !under(f.path, "aggregator") && from.name != "devmodel" || f.test()
 	if f.format != "" && !chip {
 		out = append(out, fmt.Sprintf("%s: %s must not use %s: only faces and cards know a chip", f.path, from.name, f.format))
 	}

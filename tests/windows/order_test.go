@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/umbra-gpu/umbra/aggregator/passthrough"
-	"github.com/umbra-gpu/umbra/devmodel"
+	devgf100 "github.com/umbra-gpu/umbra/devmodel/gf100"
 	"github.com/umbra-gpu/umbra/mmio"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
@@ -87,7 +87,7 @@ func TestInterruptIsBarrier(t *testing.T) {
 			}
 		})
 		switch f := s.function.(type) {
-		case *devmodel.VGPU:
+		case *devgf100.VGPU:
 			f.AttachHost(on)
 			defer f.AttachHost(nil)
 		case *passthrough.Function:

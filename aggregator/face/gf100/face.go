@@ -28,7 +28,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/driver/structs"
 	"github.com/umbra-gpu/umbra/aggregator/memory"
 	"github.com/umbra-gpu/umbra/aggregator/shadow"
-	"github.com/umbra-gpu/umbra/devmodel"
+	device "github.com/umbra-gpu/umbra/devmodel/gf100"
 	chip "github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
@@ -93,7 +93,7 @@ func (s *FaceState) may() channels.Set {
 	return s.Enabled.And(s.Listed)
 }
 
-var _ devmodel.Card = (*Face)(nil)
+var _ device.Card = (*Face)(nil)
 
 // New returns a face that tells to of events. Connect sets the guest before the first call of another
 // method.
@@ -106,17 +106,17 @@ func (f *Face) Connect(g Guest) { f.guest = g }
 func (f *Face) Format() *shadowpt.Format { return shadowpt.Fermi }
 func (f *Face) Class() uint16            { return chip.ChannelClass }
 
-// Time, Quarantine, MemoryBarrier, Access and Shown implement devmodel.Card.
+// Time, Quarantine, MemoryBarrier, Access and Shown implement device.Card.
 func (f *Face) Time() uint64             { return f.guest.Time() }
 func (f *Face) Quarantine(reason string) { f.guest.Quarantine(reason) }
 func (f *Face) MemoryBarrier()           { f.guest.MemoryBarrier() }
 func (f *Face) Access()                  { f.guest.Access() }
 func (f *Face) Shown() bool              { return f.guest.Shown() }
 
-// Busy implements devmodel.Card.
+// Busy implements device.Card.
 func (f *Face) Busy(id uint8) bool { return f.guest.Busy(uint32(id)) }
 
-// Reset implements devmodel.Card.
+// Reset implements device.Card.
 func (f *Face) Reset() error {
 	err := f.guest.Reset(false)
 	f.locked(func(s *FaceState) { s.Enabled, s.Listed = channels.Set{}, channels.Set{} })
@@ -152,18 +152,18 @@ func (f *Face) locked(do func(*FaceState)) {
 }
 
 // ops are the operations on a channel.
-var ops = [devmodel.Ops]func(f *Face, id, v uint32){
-	devmodel.Bind:     (*Face).bind,
-	devmodel.Enable:   (*Face).enable,
-	devmodel.Preempt:  func(f *Face, id, _ uint32) { f.guest.Preempt(id) },
-	devmodel.Doorbell: func(f *Face, id, _ uint32) { f.guest.Doorbell(id) },
-	devmodel.Refresh:  func(f *Face, id, _ uint32) { f.guest.Refresh(id) },
-	devmodel.Resume:   func(f *Face, id, _ uint32) { f.guest.Resume(id, false) },
-	devmodel.Retry:    func(f *Face, id, _ uint32) { f.guest.Resume(id, true) },
+var ops = [device.Ops]func(f *Face, id, v uint32){
+	device.Bind:     (*Face).bind,
+	device.Enable:   (*Face).enable,
+	device.Preempt:  func(f *Face, id, _ uint32) { f.guest.Preempt(id) },
+	device.Doorbell: func(f *Face, id, _ uint32) { f.guest.Doorbell(id) },
+	device.Refresh:  func(f *Face, id, _ uint32) { f.guest.Refresh(id) },
+	device.Resume:   func(f *Face, id, _ uint32) { f.guest.Resume(id, false) },
+	device.Retry:    func(f *Face, id, _ uint32) { f.guest.Resume(id, true) },
 }
 
-// Channel implements devmodel.Card.
-func (f *Face) Channel(id uint8, op devmodel.Op, v uint32) { ops[op](f, uint32(id), v) }
+// Channel implements device.Card.
+func (f *Face) Channel(id uint8, op device.Op, v uint32) { ops[op](f, uint32(id), v) }
 
 // bind binds the channel to the instance block whose page number is in bits 27:0, or unbinds it.
 func (f *Face) bind(id, v uint32) {
@@ -195,25 +195,25 @@ func (f *Face) setMayRun(v uint32) {
 	})
 }
 
-// Runlist implements devmodel.Card. base is NV_PFIFO_RUNLIST_BASE, count the number of entries.
+// Runlist implements device.Card. base is NV_PFIFO_RUNLIST_BASE, count the number of entries.
 func (f *Face) Runlist(base, count uint32) {
 	f.guest.ChannelStats().Runlists.Add(1)
 	f.guest.Ask([2]uint32{base, count})
 }
 
-// Pending implements devmodel.Card.
-func (f *Face) Pending() devmodel.Pending {
+// Pending implements device.Card.
+func (f *Face) Pending() device.Pending {
 	p := f.guest.Pending()
-	return devmodel.Pending{Invalidate: p.Invalidate || !f.guest.Shown(), Runlist: p.Asked, Preempt: p.Preempt}
+	return device.Pending{Invalidate: p.Invalidate || !f.guest.Shown(), Runlist: p.Asked, Preempt: p.Preempt}
 }
 
-// Invalidate implements devmodel.Card: pdb names the directory.
+// Invalidate implements device.Card: pdb names the directory.
 func (f *Face) Invalidate(pdb, v uint32) {
 	target, dir := chip.InvalidatedDirectory(pdb)
 	f.guest.Invalidate(shadow.Key{Dir: dir, Target: shadowpt.Target(target)}, v&chip.InvalidateAllDirs != 0)
 }
 
-// EngineStatus implements devmodel.Card: another guest's channel reads as idle.
+// EngineStatus implements device.Card: another guest's channel reads as idle.
 func (f *Face) EngineStatus(engine int) uint32 {
 	e, ok := structs.Engine(engine)
 	if !ok {
@@ -229,7 +229,7 @@ func (f *Face) EngineStatus(engine int) uint32 {
 	return chip.EngineBusy | id
 }
 
-// EndEngine implements devmodel.Card: the channel that EngineStatus shows, or showed last, gets a fault
+// EndEngine implements device.Card: the channel that EngineStatus shows, or showed last, gets a fault
 // of that engine and is taken off the card. The card's own register would end the channel of any guest.
 func (f *Face) EndEngine(engine int) {
 	e, ok := structs.Engine(engine)

@@ -4,7 +4,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/driver/structs"
 	"github.com/umbra-gpu/umbra/aggregator/window"
-	"github.com/umbra-gpu/umbra/devmodel"
+	device "github.com/umbra-gpu/umbra/devmodel/gf100"
 	chip "github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
@@ -25,29 +25,29 @@ type Windows interface {
 
 // WindowsState is what the registers of windows say.
 type WindowsState struct {
-	Block  [devmodel.PRAMIN]uint64 // of the instance blocks of BAR1 and BAR3
-	PRAMIN uint32                  // NV_PBUS_BAR0_WINDOW
+	Block  [device.PRAMIN]uint64 // of the instance blocks of BAR1 and BAR3
+	PRAMIN uint32                // NV_PBUS_BAR0_WINDOW
 }
 
 // barOf are the BARs of windows, and their clients of the MMU.
-var barOf = [devmodel.PRAMIN]struct {
+var barOf = [device.PRAMIN]struct {
 	bar int
 	chip.MMUClient
-}{devmodel.WindowBAR1: {card.BAR1, chip.ClientBAR1}, devmodel.WindowBAR3: {card.BAR3, chip.ClientBAR3}}
+}{device.WindowBAR1: {card.BAR1, chip.ClientBAR1}, device.WindowBAR3: {card.BAR3, chip.ClientBAR3}}
 
 // settings are what a write of a register does.
-var settings = [devmodel.Settings]func(f *Face, v uint32){
-	devmodel.BAR1Block:  func(f *Face, v uint32) { f.setBlock(devmodel.WindowBAR1, v) },
-	devmodel.BAR3Block:  func(f *Face, v uint32) { f.setBlock(devmodel.WindowBAR3, v) },
-	devmodel.PRAMINBase: (*Face).setPRAMIN,
-	devmodel.PollBase:   func(f *Face, v uint32) { f.guest.PollArea(chip.PollArea(v), chip.PollSize) },
-	devmodel.MayRun:     (*Face).setMayRun,
+var settings = [device.Settings]func(f *Face, v uint32){
+	device.BAR1Block:  func(f *Face, v uint32) { f.setBlock(device.WindowBAR1, v) },
+	device.BAR3Block:  func(f *Face, v uint32) { f.setBlock(device.WindowBAR3, v) },
+	device.PRAMINBase: (*Face).setPRAMIN,
+	device.PollBase:   func(f *Face, v uint32) { f.guest.PollArea(chip.PollArea(v), chip.PollSize) },
+	device.MayRun:     (*Face).setMayRun,
 }
 
-// Set implements devmodel.Card.
-func (f *Face) Set(s devmodel.Setting, v uint32) { settings[s](f, v) }
+// Set implements device.Card.
+func (f *Face) Set(s device.Setting, v uint32) { settings[s](f, v) }
 
-func (f *Face) setBlock(w devmodel.Window, v uint32) {
+func (f *Face) setBlock(w device.Window, v uint32) {
 	inst, virtual := chip.BlockMemory(v)
 	f.state.Windows.Block[w] = inst
 	var space *shadowpt.Space
@@ -70,9 +70,9 @@ func (s *WindowsState) at(off uint64) (shadowpt.Target, uint64) {
 	return shadowpt.Target(target), addr + off
 }
 
-// Read implements devmodel.Card.
-func (f *Face) Read(w devmodel.Window, off uint64, p []byte) (fault chip.MMUFault, ok bool) {
-	if w == devmodel.PRAMIN {
+// Read implements device.Card.
+func (f *Face) Read(w device.Window, off uint64, p []byte) (fault chip.MMUFault, ok bool) {
+	if w == device.PRAMIN {
 		t, addr := f.state.Windows.at(off)
 		f.guest.ReadAt(t, addr, p)
 		return fault, true
@@ -81,9 +81,9 @@ func (f *Face) Read(w devmodel.Window, off uint64, p []byte) (fault chip.MMUFaul
 	return f.fault(w, x, ok)
 }
 
-// Write implements devmodel.Card.
-func (f *Face) Write(w devmodel.Window, off uint64, p []byte) (fault chip.MMUFault, ok bool) {
-	if w == devmodel.PRAMIN {
+// Write implements device.Card.
+func (f *Face) Write(w device.Window, off uint64, p []byte) (fault chip.MMUFault, ok bool) {
+	if w == device.PRAMIN {
 		t, addr := f.state.Windows.at(off)
 		f.guest.WriteAt(t, addr, p)
 		return fault, true
@@ -92,7 +92,7 @@ func (f *Face) Write(w devmodel.Window, off uint64, p []byte) (fault chip.MMUFau
 	return f.fault(w, x, ok)
 }
 
-func (f *Face) fault(w devmodel.Window, x window.Fault, ok bool) (chip.MMUFault, bool) {
+func (f *Face) fault(w device.Window, x window.Fault, ok bool) (chip.MMUFault, bool) {
 	if ok {
 		return chip.MMUFault{}, true
 	}

@@ -1,16 +1,9 @@
-package devmodel
+package gf100
 
 import (
+	"github.com/umbra-gpu/umbra/devmodel"
 	"github.com/umbra-gpu/umbra/mmio"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
-)
-
-// BARs of a virtual GPU.
-const (
-	BAR0 = 0 // registers
-	BAR1 = 1 // memory through page tables; the poll area with the doorbells
-	BAR3 = 3 // instance memory through page tables
-	BAR5 = 5 // I/O ports that no driver uses
 )
 
 // BARSize returns a BAR's size in bytes, 0 if there is no such BAR.
@@ -39,16 +32,16 @@ func (v *VGPU) ReadBAR(bar int, off uint64, p []byte) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	switch bar {
-	case BAR0:
+	case devmodel.BAR0:
 		v.before(off, len(p), mmio.BarrierRead)
 		v.sp.Read(uint32(off), p)
 		v.settle()
-	case BAR1:
+	case devmodel.BAR1:
 		if id, _, hit := v.fifo.poll(off, len(p)); hit {
 			v.card.Channel(id, Refresh, 0)
 		}
 		v.window(v.card.Read(WindowBAR1, off, p))
-	case BAR3:
+	case devmodel.BAR3:
 		v.window(v.card.Read(WindowBAR3, off, p))
 	default:
 		for i := range p {
@@ -62,17 +55,17 @@ func (v *VGPU) WriteBAR(bar int, off uint64, p []byte) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	switch bar {
-	case BAR0:
+	case devmodel.BAR0:
 		v.before(off, len(p), mmio.BarrierWrite)
 		v.sp.Write(uint32(off), p)
 		v.settle()
-	case BAR1:
+	case devmodel.BAR1:
 		id, doorbell, _ := v.fifo.poll(off, len(p))
 		v.window(v.card.Write(WindowBAR1, off, p))
 		if doorbell {
 			v.card.Channel(id, Doorbell, 0)
 		}
-	case BAR3:
+	case devmodel.BAR3:
 		v.window(v.card.Write(WindowBAR3, off, p))
 	}
 }

@@ -1,4 +1,4 @@
-package devmodel
+package gf100
 
 import (
 	"slices"

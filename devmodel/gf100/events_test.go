@@ -1,4 +1,4 @@
-package devmodel_test
+package gf100_test
 
 import (
 	"encoding/binary"
@@ -9,26 +9,27 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"github.com/umbra-gpu/umbra/devmodel"
-	"github.com/umbra-gpu/umbra/mmio/gf100"
+	"github.com/umbra-gpu/umbra/devmodel/gf100"
+	chip "github.com/umbra-gpu/umbra/mmio/gf100"
 )
 
-func rd(v *devmodel.VGPU, off uint64) uint32 {
+func rd(v *gf100.VGPU, off uint64) uint32 {
 	var b [4]byte
 	v.ReadBAR(devmodel.BAR0, off, b[:])
 	return binary.LittleEndian.Uint32(b[:])
 }
 
-func wr(v *devmodel.VGPU, off uint64, x uint32) {
+func wr(v *gf100.VGPU, off uint64, x uint32) {
 	var b [4]byte
 	binary.LittleEndian.PutUint32(b[:], x)
 	v.WriteBAR(devmodel.BAR0, off, b[:])
 }
 
 // enableInterrupts enables them as a driver does.
-func enableInterrupts(v *devmodel.VGPU) {
+func enableInterrupts(v *gf100.VGPU) {
 	wr(v, 0x2140, ^uint32(0))
 	wr(v, 0x2628, 1)
-	for i := range uint64(gf100.PBDMAs) {
+	for i := range uint64(chip.PBDMAs) {
 		wr(v, 0x4010c+i*0x2000, 0xfffffeff)
 	}
 	wr(v, 0x140, 1)
@@ -38,26 +39,26 @@ func enableInterrupts(v *devmodel.VGPU) {
 // the guest has acknowledged it.
 func TestEventsInterrupt(t *testing.T) {
 	type registers map[uint64]uint32
-	fault := gf100.MMUFault{Unit: 0x15, Inst: 0x123000, VA: 0x10_2345_6000, Info: 0xc3}
+	fault := chip.MMUFault{Unit: 0x15, Inst: 0x123000, VA: 0x10_2345_6000, Info: 0xc3}
 	for name, c := range map[string]struct {
-		event      func(*devmodel.VGPU, *fakeCard)
+		event      func(*gf100.VGPU, *fakeCard)
 		shown, ack registers
 	}{
-		"engine event": {func(v *devmodel.VGPU, _ *fakeCard) { v.EngineEvent(1<<gf100.EngineGR | 1<<gf100.EngineCE1) },
-			registers{0x25a4: 1<<gf100.EngineGR | 1<<gf100.EngineCE1, 0x100: 1 << 8},
-			registers{0x25a8: 1, 0x25a8 + 4*gf100.EngineCE1: 1}},
-		"MMU fault": {func(v *devmodel.VGPU, _ *fakeCard) { v.MMUFault(3, fault) },
+		"engine event": {func(v *gf100.VGPU, _ *fakeCard) { v.EngineEvent(1<<chip.EngineGR | 1<<chip.EngineCE1) },
+			registers{0x25a4: 1<<chip.EngineGR | 1<<chip.EngineCE1, 0x100: 1 << 8},
+			registers{0x25a8: 1, 0x25a8 + 4*chip.EngineCE1: 1}},
+		"MMU fault": {func(v *gf100.VGPU, _ *fakeCard) { v.MMUFault(3, fault) },
 			registers{0x259c: 1 << 0x15, 0x2950: 0x123, 0x2954: 0x23456000, 0x2958: 0x10, 0x295c: 0xc3}, registers{0x259c: 1 << 0x15}},
-		"fault of a window": {func(v *devmodel.VGPU, c *fakeCard) {
-			c.fault = &gf100.MMUFault{Unit: 4, VA: 0x5000, Info: 0x42}
+		"fault of a window": {func(v *gf100.VGPU, c *fakeCard) {
+			c.fault = &chip.MMUFault{Unit: 4, VA: 0x5000, Info: 0x42}
 			v.ReadBAR(devmodel.BAR1, 0x5000, make([]byte, 4))
 		}, registers{0x259c: 1 << 4}, registers{0x259c: 1 << 4}},
-		"bind error": {func(v *devmodel.VGPU, _ *fakeCard) { v.BindError() },
-			registers{0x2100: gf100.IntrBind, 0x252c: gf100.BindInvalid}, registers{0x2100: gf100.IntrBind}},
-		"runlist error": {func(v *devmodel.VGPU, _ *fakeCard) { v.RunlistError() },
-			registers{0x2100: gf100.IntrSched, 0x254c: gf100.SchedRunlistData}, registers{0x2100: gf100.IntrSched}},
-		"runlist done": {func(v *devmodel.VGPU, _ *fakeCard) { v.Done(true) },
-			registers{0x2100: gf100.IntrRunlist}, registers{0x2a00: 1 << 28}},
+		"bind error": {func(v *gf100.VGPU, _ *fakeCard) { v.BindError() },
+			registers{0x2100: chip.IntrBind, 0x252c: chip.BindInvalid}, registers{0x2100: chip.IntrBind}},
+		"runlist error": {func(v *gf100.VGPU, _ *fakeCard) { v.RunlistError() },
+			registers{0x2100: chip.IntrSched, 0x254c: chip.SchedRunlistData}, registers{0x2100: chip.IntrSched}},
+		"runlist done": {func(v *gf100.VGPU, _ *fakeCard) { v.Done(true) },
+			registers{0x2100: chip.IntrRunlist}, registers{0x2a00: 1 << 28}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v, card, h := newGPU(t)
@@ -86,7 +87,7 @@ func TestFaultsWaitForTheirSlot(t *testing.T) {
 	v, _, h := newGPU(t)
 	enableInterrupts(v)
 	for id := range uint8(3) {
-		v.MMUFault(id, gf100.MMUFault{Unit: 0x15, Inst: uint64(id+1) << 12})
+		v.MMUFault(id, chip.MMUFault{Unit: 0x15, Inst: uint64(id+1) << 12})
 	}
 	require.Equal(t, uint32(1), rd(v, 0x2950))
 	wr(v, 0x259c, 1<<0x15)
@@ -110,7 +111,7 @@ func TestWritesReachTheCard(t *testing.T) {
 	}{
 		{"runlist", []write{{0x2270, 0x30000123}, {0x2274, 0x01f00002}}, []string{"Runlist 0x30000123 0x1f00002"}},
 		{"invalidate", []write{{0x100cb8, 0x1234560}, {0x100cbc, 0x80000001}}, []string{"Invalidate 0x1234560 0x80000001"}},
-		{"fault trigger", []write{{0x2a30 + 4*gf100.EngineCE0, 0x100 | gf100.EngineCE0}, {0x2a30, 0xff}}, []string{"EndEngine 4"}},
+		{"fault trigger", []write{{0x2a30 + 4*chip.EngineCE0, 0x100 | chip.EngineCE0}, {0x2a30, 0xff}}, []string{"EndEngine 4"}},
 		{"PFIFO on", []write{{0x2200, 1}}, []string{"MayRun 0x1"}},
 		{"another runlist kept from running", []write{{0x2200, 1}, {0x2630, 2}}, []string{"MayRun 0x1", "MayRun 0x1"}},
 		{"the runlist kept from running", []write{{0x2200, 1}, {0x2630, 3}, {0x2630, 0}},
@@ -140,14 +141,14 @@ func TestPFIFOReset(t *testing.T) {
 	v.EngineEvent(1)
 	require.True(t, h.line.Level)
 	c.took()
-	wr(v, 0x200, ^uint32(gf100.EnablePFIFO))
+	wr(v, 0x200, ^uint32(chip.EnablePFIFO))
 	calls := c.took("Bind", "Enable", "MayRun")
 	require.Contains(t, calls, "Bind 9 0x0")
 	require.Contains(t, calls, "Enable 9 0x0")
 	require.Equal(t, "MayRun 0x0", calls[len(calls)-1])
 	require.Zero(t, rd(v, 0x3000+9*8))
 	require.Zero(t, rd(v, 0x2140))
-	require.Equal(t, uint32(1<<gf100.PBDMAs-1), rd(v, 0x2204))
+	require.Equal(t, uint32(1<<chip.PBDMAs-1), rd(v, 0x2204))
 	require.Zero(t, rd(v, 0x4010c))
 	require.False(t, h.line.Level)
 }
@@ -166,11 +167,11 @@ func TestRefusedMethodsQueue(t *testing.T) {
 	v, c, h := newGPU(t)
 	enableInterrupts(v)
 	wr(v, 0x40013c, ^uint32(0))
-	v.GraphTrap(7, gf100.GraphTrap{Intr: gf100.GraphIntrIllegalMthd, Inst: 0x7000, Subchannel: 2, Class: 0x9097, Method: 0x1234, Data: 77})
-	v.GraphTrap(8, gf100.GraphTrap{Intr: gf100.GraphIntrIllegalClass, Inst: 0x8000, Data: 88})
+	v.GraphTrap(7, chip.GraphTrap{Intr: chip.GraphIntrIllegalMthd, Inst: 0x7000, Subchannel: 2, Class: 0x9097, Method: 0x1234, Data: 77})
+	v.GraphTrap(8, chip.GraphTrap{Intr: chip.GraphIntrIllegalClass, Inst: 0x8000, Data: 88})
 	require.True(t, h.line.Level)
 	require.Equal(t, uint32(1<<12), rd(v, 0x100))
-	require.Equal(t, uint32(gf100.GraphIntrIllegalMthd), rd(v, 0x400100))
+	require.Equal(t, uint32(chip.GraphIntrIllegalMthd), rd(v, 0x400100))
 	require.Equal(t, uint32(2<<16|0x1234), rd(v, 0x400704))
 	require.Equal(t, uint32(77), rd(v, 0x400708))
 	require.Equal(t, uint32(0x9097), rd(v, 0x404208))
@@ -180,7 +181,7 @@ func TestRefusedMethodsQueue(t *testing.T) {
 	wr(v, 0x400100, ^uint32(0))
 	wr(v, 0x400500, 0x00010001)
 	require.Equal(t, []string{"Resume 7"}, c.took("Resume"))
-	require.Equal(t, uint32(gf100.GraphIntrIllegalClass), rd(v, 0x400100))
+	require.Equal(t, uint32(chip.GraphIntrIllegalClass), rd(v, 0x400100))
 	wr(v, 0x3000+8*8, 0)
 	wr(v, 0x400100, ^uint32(0))
 	wr(v, 0x400500, 0x00010001)
@@ -189,7 +190,7 @@ func TestRefusedMethodsQueue(t *testing.T) {
 
 	wr(v, 0x105010, 1<<6)
 	wr(v, 0x10501c, 1<<6)
-	v.CopyTrap(9, gf100.CopyTrap{Engine: 1, Inst: 0x9000, Subchannel: 5, Method: 0x700, Data: 99, Status: 1})
+	v.CopyTrap(9, chip.CopyTrap{Engine: 1, Inst: 0x9000, Subchannel: 5, Method: 0x700, Data: 99, Status: 1})
 	require.Equal(t, uint32(1<<6), rd(v, 0x100))
 	require.Equal(t, uint32(5<<27|0x700<<14|1), rd(v, 0x105040))
 	require.Equal(t, uint32(99), rd(v, 0x105044))
@@ -204,7 +205,7 @@ func TestPBDMAErrorsQueue(t *testing.T) {
 	v, c, h := newGPU(t)
 	enableInterrupts(v)
 	for ch := range uint8(5) {
-		v.PBDMAError(gf100.PBDMAError{PBDMA: 1, Channel: ch, Intr: gf100.PBDMAIntrMethod, Method: 0x100 + uint32(ch), Data: uint32(ch)})
+		v.PBDMAError(chip.PBDMAError{PBDMA: 1, Channel: ch, Intr: chip.PBDMAIntrMethod, Method: 0x100 + uint32(ch), Data: uint32(ch)})
 	}
 	require.True(t, h.line.Level)
 	wr(v, 0x4010c, 0)
@@ -214,7 +215,7 @@ func TestPBDMAErrorsQueue(t *testing.T) {
 	for range 5 {
 		mask := rd(v, 0x25a0)
 		require.NotZero(t, mask)
-		for i := range uint64(gf100.PBDMAs) {
+		for i := range uint64(chip.PBDMAs) {
 			if mask>>i&1 == 0 {
 				continue
 			}
@@ -224,7 +225,7 @@ func TestPBDMAErrorsQueue(t *testing.T) {
 			require.False(t, seen[ch])
 			seen[ch] = true
 			wr(v, base+0xc0, passOver)
-			wr(v, base+0x108, gf100.PBDMAIntrMethod)
+			wr(v, base+0x108, chip.PBDMAIntrMethod)
 			break
 		}
 	}
@@ -245,13 +246,13 @@ func TestPBDMAMethodIsTriedAgain(t *testing.T) {
 		intr, method   uint32
 		retry, clearly bool
 	}{
-		{gf100.PBDMAIntrMethod, 0, true, false},
-		{gf100.PBDMAIntrEmptySubch, 0x1234, true, true},
-		{gf100.PBDMAIntrSemaphore, passOver, false, true},
-		{gf100.PBDMAIntrPBEntry, 0, false, false},
-		{gf100.PBDMAIntrMethod, 0, true, false}, // the bit of before is not this one's
+		{chip.PBDMAIntrMethod, 0, true, false},
+		{chip.PBDMAIntrEmptySubch, 0x1234, true, true},
+		{chip.PBDMAIntrSemaphore, passOver, false, true},
+		{chip.PBDMAIntrPBEntry, 0, false, false},
+		{chip.PBDMAIntrMethod, 0, true, false}, // the bit of before is not this one's
 	} {
-		v.PBDMAError(gf100.PBDMAError{Channel: uint8(i), Intr: x.intr, Method: 0x20100})
+		v.PBDMAError(chip.PBDMAError{Channel: uint8(i), Intr: x.intr, Method: 0x20100})
 		if x.clearly {
 			wr(v, 0x400c0, x.method)
 		}
@@ -271,17 +272,17 @@ func TestPBDMAErrorsOfReboundChannels(t *testing.T) {
 	v, c, h := newGPU(t)
 	enableInterrupts(v)
 	for ch := range uint8(4) {
-		v.PBDMAError(gf100.PBDMAError{PBDMA: ch, Channel: ch, Intr: gf100.PBDMAIntrMethod, Data: uint32(ch)})
+		v.PBDMAError(chip.PBDMAError{PBDMA: ch, Channel: ch, Intr: chip.PBDMAIntrMethod, Data: uint32(ch)})
 	}
 	require.Equal(t, uint32(7), rd(v, 0x25a0))
 	wr(v, 0x3000, 0) // channel 0, whose error PBDMA 0 shows
-	wr(v, 0x40108, gf100.PBDMAIntrMethod)
+	wr(v, 0x40108, chip.PBDMAIntrMethod)
 	require.Empty(t, c.took("Resume"))
 	require.Equal(t, uint32(7), rd(v, 0x25a0), "the fourth error waited for a PBDMA")
 	require.Equal(t, uint32(3), rd(v, 0x400c4))
-	for i := range uint64(gf100.PBDMAs) {
+	for i := range uint64(chip.PBDMAs) {
 		wr(v, 0x400c0+i*0x2000, passOver)
-		wr(v, 0x40108+i*0x2000, gf100.PBDMAIntrMethod)
+		wr(v, 0x40108+i*0x2000, chip.PBDMAIntrMethod)
 	}
 	require.ElementsMatch(t, []string{"Resume 1", "Resume 2", "Resume 3"}, c.took("Resume"))
 	require.False(t, h.line.Level)
@@ -292,12 +293,12 @@ func TestDoorbellAndUSERD(t *testing.T) {
 	const base = 0x40000 // of the poll area in BAR1
 	wr(v, 0x2254, 1<<28|base>>12)
 	put := make([]byte, 4)
-	v.WriteBAR(devmodel.BAR1, base+7*gf100.USERDSize+gf100.USERDGPPut, put)
-	v.WriteBAR(devmodel.BAR1, base+8*gf100.USERDSize+gf100.USERDGPGet, put)
+	v.WriteBAR(devmodel.BAR1, base+7*chip.USERDSize+chip.USERDGPPut, put)
+	v.WriteBAR(devmodel.BAR1, base+8*chip.USERDSize+chip.USERDGPGet, put)
 	v.WriteBAR(devmodel.BAR1, base-4, put)
 	require.Equal(t, []string{"Doorbell 7"}, c.took("Doorbell"))
-	v.ReadBAR(devmodel.BAR1, base+9*gf100.USERDSize+gf100.USERDGPGet, put)
-	v.ReadBAR(devmodel.BAR1, base+gf100.Channels*gf100.USERDSize, put)
+	v.ReadBAR(devmodel.BAR1, base+9*chip.USERDSize+chip.USERDGPGet, put)
+	v.ReadBAR(devmodel.BAR1, base+chip.Channels*chip.USERDSize, put)
 	require.Equal(t, []string{"Refresh 9"}, c.took("Refresh"))
 }
 
@@ -305,8 +306,8 @@ func TestResetForgets(t *testing.T) {
 	v, c, h := newGPU(t)
 	enableInterrupts(v)
 	v.EngineEvent(1)
-	v.PBDMAError(gf100.PBDMAError{Channel: 3, Intr: 1})
-	v.GraphTrap(7, gf100.GraphTrap{Intr: gf100.GraphIntrIllegalMthd})
+	v.PBDMAError(chip.PBDMAError{Channel: 3, Intr: 1})
+	v.GraphTrap(7, chip.GraphTrap{Intr: chip.GraphIntrIllegalMthd})
 	require.NoError(t, v.Reset())
 	reset := slices.Index(c.calls, "Reset")
 	require.GreaterOrEqual(t, reset, 0)
@@ -318,7 +319,7 @@ func TestResetForgets(t *testing.T) {
 	require.Zero(t, rd(v, 0x25a4))
 	require.Zero(t, rd(v, 0x25a0))
 	require.Zero(t, rd(v, 0x400100))
-	v.GraphTrap(8, gf100.GraphTrap{Intr: gf100.GraphIntrIllegalMthd})
+	v.GraphTrap(8, chip.GraphTrap{Intr: chip.GraphIntrIllegalMthd})
 	require.NotZero(t, rd(v, 0x400100), "no refused method of before hides it")
 }
 

@@ -1,10 +1,11 @@
-package devmodel
+package gf100
 
 import (
 	"fmt"
 	"sync"
 	"time"
 
+	"github.com/umbra-gpu/umbra/devmodel"
 	"github.com/umbra-gpu/umbra/firmware"
 	"github.com/umbra-gpu/umbra/mmio"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
@@ -25,7 +26,7 @@ type VGPU struct {
 	rom  []byte
 
 	mu   sync.Mutex
-	host Host // nil if none is attached
+	host devmodel.Host // nil if none is attached
 	sp   *mmio.Space
 	face *gf100.Face
 	pci  *pci.ConfigSpace
@@ -44,7 +45,7 @@ func New(cfg Config, vram uint64) (*VGPU, error) {
 	}
 	if cfg.ROM == nil {
 		if cfg.ROM, err = firmware.Build(firmware.Options{}); err != nil {
-			return nil, fmt.Errorf("devmodel: build a VBIOS: %w", err)
+			return nil, fmt.Errorf("devmodel/gf100: build a VBIOS: %w", err)
 		}
 	}
 	v := &VGPU{pci: space, rom: cfg.ROM, card: noCard{}}
@@ -59,7 +60,7 @@ func New(cfg Config, vram uint64) (*VGPU, error) {
 	v.bindMMU(&b)
 	v.bindFIFO(&b)
 	if v.sp, err = mmio.New(gf100.SpaceSize, gf100.Blocks(), gf100.Apertures(), &b); err != nil {
-		return nil, fmt.Errorf("devmodel: %w", err)
+		return nil, fmt.Errorf("devmodel/gf100: %w", err)
 	}
 	v.sp.Restrict()
 	v.face.Attach(v.sp)
@@ -90,7 +91,7 @@ func (v *VGPU) clock() uint64 { return v.card.Time() }
 
 // AttachHost sets the receiver of interrupts, nil for none, and reports the state of the
 // line to it.
-func (v *VGPU) AttachHost(h Host) {
+func (v *VGPU) AttachHost(h devmodel.Host) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.host = h

@@ -1,4 +1,4 @@
-package devmodel_test
+package gf100_test
 
 import (
 	"fmt"
@@ -8,8 +8,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"github.com/umbra-gpu/umbra/devmodel"
-	"github.com/umbra-gpu/umbra/mmio/gf100"
+	"github.com/umbra-gpu/umbra/devmodel/gf100"
+	"github.com/umbra-gpu/umbra/mmio"
+	chip "github.com/umbra-gpu/umbra/mmio/gf100"
 )
 
 // fakeCard records what a virtual GPU asks of it, in words.
@@ -19,7 +20,7 @@ type fakeCard struct {
 	quarantined atomic.Value // why, a string
 
 	runlistPending bool
-	fault          *gf100.MMUFault
+	fault          *chip.MMUFault
 }
 
 func (c *fakeCard) call(method string, args ...any) {
@@ -54,32 +55,32 @@ func (c *fakeCard) Time() uint64 { // not a call: it has no effect
 	return 12345678
 }
 
-func (c *fakeCard) window() (gf100.MMUFault, bool) {
+func (c *fakeCard) window() (chip.MMUFault, bool) {
 	if c.fault != nil {
 		return *c.fault, false
 	}
-	return gf100.MMUFault{}, true
+	return chip.MMUFault{}, true
 }
 
 // settings and ops are the names of settings and operations.
 var (
-	settings = [devmodel.Settings]string{"BAR1Block", "BAR3Block", "PRAMINBase", "PollBase", "MayRun"}
-	ops      = [devmodel.Ops]string{"Bind", "Enable", "Preempt", "Doorbell", "Refresh", "Resume", "Retry"}
+	settings = [gf100.Settings]string{"BAR1Block", "BAR3Block", "PRAMINBase", "PollBase", "MayRun"}
+	ops      = [gf100.Ops]string{"Bind", "Enable", "Preempt", "Doorbell", "Refresh", "Resume", "Retry"}
 )
 
-func (c *fakeCard) Read(w devmodel.Window, _ uint64, _ []byte) (gf100.MMUFault, bool) {
-	if w == devmodel.PRAMIN {
+func (c *fakeCard) Read(w gf100.Window, _ uint64, _ []byte) (chip.MMUFault, bool) {
+	if w == gf100.PRAMIN {
 		c.call("Read")
 	}
 	return c.window()
 }
 
-func (c *fakeCard) Write(w devmodel.Window, off uint64, p []byte) (gf100.MMUFault, bool) {
+func (c *fakeCard) Write(w gf100.Window, off uint64, p []byte) (chip.MMUFault, bool) {
 	return c.Read(w, off, p)
 }
-func (c *fakeCard) Set(s devmodel.Setting, v uint32) { c.call(settings[s], v) }
-func (c *fakeCard) Channel(id uint8, op devmodel.Op, v uint32) {
-	if op > devmodel.Enable {
+func (c *fakeCard) Set(s gf100.Setting, v uint32) { c.call(settings[s], v) }
+func (c *fakeCard) Channel(id uint8, op gf100.Op, v uint32) {
+	if op > gf100.Enable {
 		c.call(ops[op], id)
 		return
 	}
@@ -87,9 +88,9 @@ func (c *fakeCard) Channel(id uint8, op devmodel.Op, v uint32) {
 }
 func (c *fakeCard) Invalidate(pdb, v uint32)   { c.call("Invalidate", pdb, v) }
 func (c *fakeCard) Runlist(base, count uint32) { c.call("Runlist", base, count) }
-func (c *fakeCard) Pending() devmodel.Pending {
+func (c *fakeCard) Pending() gf100.Pending {
 	c.call("Pending")
-	return devmodel.Pending{Runlist: c.runlistPending}
+	return gf100.Pending{Runlist: c.runlistPending}
 }
 func (c *fakeCard) Busy(uint8) bool         { c.call("Busy"); return false }
 func (c *fakeCard) EngineStatus(int) uint32 { c.call("EngineStatus"); return 0 }
@@ -98,21 +99,21 @@ func (c *fakeCard) Reset() error            { c.call("Reset"); return nil }
 
 // fakeHost records a virtual GPU's interrupts.
 type fakeHost struct {
-	line  devmodel.Line
+	line  mmio.Line
 	edges int
 }
 
-func (h *fakeHost) Interrupt(l devmodel.Line) {
+func (h *fakeHost) Interrupt(l mmio.Line) {
 	h.line = l
 	if l.Edge {
 		h.edges++
 	}
 }
 
-func newGPU(t *testing.T) (*devmodel.VGPU, *fakeCard, *fakeHost) {
+func newGPU(t *testing.T) (*gf100.VGPU, *fakeCard, *fakeHost) {
 	t.Helper()
 	c, h := &fakeCard{}, &fakeHost{}
-	v, err := devmodel.New(devmodel.Config{}, 64<<20)
+	v, err := gf100.New(gf100.Config{}, 64<<20)
 	require.NoError(t, err)
 	v.Connect(c)
 	v.AttachHost(h)

@@ -1,4 +1,4 @@
-package devmodel
+package gf100
 
 import "github.com/umbra-gpu/umbra/mmio/gf100"
 

@@ -1,9 +1,6 @@
-package devmodel
+package gf100
 
-import (
-	"github.com/umbra-gpu/umbra/mmio"
-	"github.com/umbra-gpu/umbra/mmio/gf100"
-)
+import "github.com/umbra-gpu/umbra/mmio/gf100"
 
 // Card is a virtual GPU's share of a card. No call waits: operations that take time are
 // queued, and the methods that ask about them answer no until they are complete. Values are
@@ -88,14 +85,6 @@ type Pending struct {
 	Invalidate bool // the last one, or what mapped windows show of it
 	Runlist    bool
 	Preempt    bool
-}
-
-// Line is the state of a virtual GPU's interrupt.
-type Line = mmio.Line
-
-// Host receives a virtual GPU's interrupt. Interrupt must not block and must not call back.
-type Host interface {
-	Interrupt(Line)
 }
 
 // noCard replaces the card until Connect: only its Time may be called.

@@ -1,4 +1,4 @@
-package devmodel_test
+package gf100_test
 
 import (
 	"encoding/binary"
@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"github.com/umbra-gpu/umbra/devmodel"
+	"github.com/umbra-gpu/umbra/devmodel/gf100"
 	"github.com/umbra-gpu/umbra/mmio"
 	"github.com/umbra-gpu/umbra/tests/scale"
 )
@@ -53,7 +54,7 @@ func TestTranslatedRowsReachTheCard(t *testing.T) {
 	}
 }
 
-func translatedOffsets(v *devmodel.VGPU) map[uint32]bool {
+func translatedOffsets(v *gf100.VGPU) map[uint32]bool {
 	at := map[uint32]bool{}
 	for _, row := range v.Registers().Rows() {
 		if row.Reg.Policy != mmio.Translate {

@@ -1,0 +1,16 @@
+// Package gf100 is a virtual GF100 as one guest sees it: a PCI function with its
+// BARs, registers and interrupts.
+//
+// Every register row of package mmio/gf100 has a policy. Units with private state (PMC, PTIMER,
+// the microcontrollers, ...) are virtual: each [VGPU] has its own. Accesses that concern
+// channels, address translation and memory are translated: they go as typed values to the
+// [Card] behind the virtual GPU, which checks them. Nothing else reaches the card: a
+// register that no row declares is plain storage without effect.
+//
+// # Locks and goroutines
+//
+// VGPU.mu guards everything that a guest can see. Every access runs under it, and so do the
+// calls into Card, which never wait. Events from the card take it too. Host.Interrupt is
+// called under it and must not call back. The only goroutine is the callback of PTIMER's
+// alarm, which Close stops.
+package gf100
