@@ -1,6 +1,6 @@
 module github.com/umbra-gpu/umbra
 
-go 1.26.0
+go 1.26.3
 
 require (
 	github.com/alecthomas/kong v1.17.0
@@ -13,6 +13,7 @@ require (
 	go.uber.org/goleak v1.3.0
 	golang.org/x/perf v0.0.0-20260908200009-22c9c6c9d4da
 	golang.org/x/sys v0.49.0
+	gvisor.dev/gvisor v0.0.0-20260905035102-160fafc42237
 	pgregory.net/rapid v1.3.0
 )
 

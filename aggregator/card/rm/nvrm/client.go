@@ -1,0 +1,231 @@
+package nvrm
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+
+	"gvisor.dev/gvisor/pkg/abi/nvgpu"
+)
+
+// Handle names an object of a client.
+type Handle uint32
+
+// Client is a client of the resource manager, with one card.
+type Client struct {
+	sys       System
+	abi       *abi
+	ctl, card File
+	minor     int
+	root      Handle
+	device    Handle
+	subdevice Handle
+	last      Handle
+}
+
+// Error is an answer of the resource manager that refuses a call.
+type Error struct {
+	Call   string
+	Status uint32 // of nvstatuscodes.h
+}
+
+func (e *Error) Error() string {
+	if name := statusNames[e.Status]; name != "" {
+		return fmt.Sprintf("%s: the NVIDIA driver answers %s", e.Call, name)
+	}
+	return fmt.Sprintf("%s: the NVIDIA driver answers status %#x", e.Call, e.Status)
+}
+
+// Statuses that callers tell apart.
+const (
+	StatusLost      = 0x0f // NV_ERR_GPU_IS_LOST
+	StatusInUse     = 0x17
+	StatusResources = 0x1a // NV_ERR_INSUFFICIENT_RESOURCES
+	StatusForbidden = 0x1b // NV_ERR_INSUFFICIENT_PERMISSIONS
+	StatusNoMemory  = 0x51
+	StatusTimeout   = 0x65
+)
+
+var statusNames = map[uint32]string{
+	StatusLost: "that the card has fallen off the bus", StatusInUse: "in use", StatusResources: "insufficient resources",
+	StatusForbidden: "insufficient permissions", 0x1e: "invalid address", 0x1f: "invalid argument", 0x22: "invalid class", 0x2e: "invalid limit",
+	0x31: "invalid object", 0x37: "invalid offset", 0x3a: "invalid structure", 0x40: "invalid state", StatusNoMemory: "no memory",
+	0x56: "not supported", 0x57: "object not found", StatusTimeout: "timeout",
+}
+
+// Is reports whether err is an answer with the status.
+func Is(err error, status uint32) bool {
+	var e *Error
+	return errors.As(err, &e) && e.Status == status
+}
+
+func check(call string, err error, status uint32) error {
+	if err != nil {
+		return fmt.Errorf("%s: %w", call, err)
+	}
+	if status != nvgpu.NV_OK {
+		return &Error{call, status}
+	}
+	return nil
+}
+
+// Open makes a client for the card /dev/nvidia<minor>. A release that was never tried is refused, unless untried.
+func Open(sys System, minor int, untried bool) (*Client, error) {
+	release, err := sys.Release()
+	if err != nil {
+		return nil, err
+	}
+	c := &Client{sys: sys, minor: minor}
+	if c.abi, err = abiOf(release, untried); err != nil {
+		return nil, err
+	}
+	if err := c.open(); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+func (c *Client) open() (err error) {
+	if c.ctl, err = c.sys.Open("nvidiactl"); err != nil {
+		return err
+	}
+	root, err := alloc(c, "make a client", 0, classRoot, new(struct{}))
+	if err != nil {
+		return err
+	}
+	c.root = root
+	if c.card, err = c.newFile(fmt.Sprintf("nvidia%d", c.minor)); err != nil {
+		return err
+	}
+	// Each channel names its address space.
+	const spacesByChannel = 2 // NV_DEVICE_ALLOCATION_VAMODE_MULTIPLE_VASPACES
+	id, err := c.deviceID()
+	if err != nil {
+		return err
+	}
+	c.device, err = alloc(c, "open the card", root, classDevice, &nvgpu.NV0080_ALLOC_PARAMETERS{DeviceID: id, HClientShare: nvgpu.Handle{Val: uint32(root)}, VAMode: spacesByChannel})
+	if err != nil {
+		return err
+	}
+	c.subdevice, err = alloc(c, "open the card", c.device, classSubdevice, &nvgpu.NV2080_ALLOC_PARAMETERS{})
+	return err
+}
+
+// newFile opens a device file that belongs to the client.
+func (c *Client) newFile(name string) (File, error) {
+	f, err := c.sys.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	if name == "nvidiactl" {
+		return f, nil
+	}
+	if err := call(f, nvgpu.NV_ESC_REGISTER_FD, &nvgpu.IoctlRegisterFD{CtlFD: int32(c.ctl.OS().Fd())}); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("register %s: %w", name, err)
+	}
+	return f, nil
+}
+
+// Close ends the client: the driver frees all that it has.
+func (c *Client) Close() error {
+	var err error
+	for _, f := range []File{c.card, c.ctl} {
+		if f != nil {
+			err = errors.Join(err, f.Close())
+		}
+	}
+	return err
+}
+
+func (c *Client) newHandle() Handle {
+	c.last++
+	return 0xca000000 + c.last
+}
+
+func handle(h Handle) nvgpu.Handle { return nvgpu.Handle{Val: uint32(h)} }
+
+// alloc makes an object with the parameters of its class.
+func alloc[T any](c *Client, what string, parent Handle, class nvgpu.ClassID, p *T) (Handle, error) {
+	h := c.newHandle()
+	if class == classRoot {
+		h = 0 // the driver chooses
+	}
+	a := nvgpu.NVOS64_PARAMETERS{HRoot: handle(c.root), HObjectParent: handle(parent), HObjectNew: handle(h), HClass: class}
+	err := pinned(p, func(addr uint64, size uint32) error {
+		if size > 0 {
+			a.PAllocParms, a.ParamsSize = nvgpu.P64(addr), size
+		}
+		return call(c.ctl, nvgpu.NV_ESC_RM_ALLOC, &a)
+	})
+	return Handle(a.HObjectNew.Val), check(what, err, a.Status)
+}
+
+// control asks or changes an object.
+func control[T any](c *Client, what string, object Handle, cmd uint32, p *T) error {
+	a := nvgpu.NVOS54_PARAMETERS{HClient: handle(c.root), HObject: handle(object), Cmd: cmd}
+	err := pinned(p, func(addr uint64, size uint32) error {
+		a.Params, a.ParamsSize = nvgpu.P64(addr), size
+		return call(c.ctl, nvgpu.NV_ESC_RM_CONTROL, &a)
+	})
+	return check(what, err, a.Status)
+}
+
+// free ends an object and those below it.
+func (c *Client) free(what string, parent, h Handle) error {
+	a := nvgpu.NVOS00_PARAMETERS{HRoot: handle(c.root), HObjectParent: handle(parent), HObjectOld: handle(h)}
+	return check(what, call(c.ctl, nvgpu.NV_ESC_RM_FREE, &a), a.Status)
+}
+
+// deviceID finds how the driver numbers the card.
+func (c *Client) deviceID() (uint32, error) {
+	var cards [nvgpu.NV_MAX_DEVICES]nvgpu.IoctlCardInfo
+	if err := call(c.ctl, nvgpu.NV_ESC_CARD_INFO, &cards); err != nil {
+		return 0, fmt.Errorf("list the cards: %w", err)
+	}
+	for i := range cards {
+		if k := &cards[i]; k.Valid != 0 && int(k.MinorNumber) == c.minor {
+			p := idParams{GPU: k.GPUID}
+			err := control(c, "number the card", c.root, ctrlID, &p)
+			return p.Device, err
+		}
+	}
+	return 0, fmt.Errorf("the NVIDIA driver has no card nvidia%d", c.minor)
+}
+
+// Info describes a card.
+type Info struct {
+	Name              string
+	Total, Free, BAR1 uint64 // bytes
+	Copies            []int  // its copy engines, by number
+}
+
+// Info asks what the card is and has.
+func (c *Client) Info() (Info, error) {
+	var name nameParams
+	if err := control(c, "ask the card's name", c.subdevice, ctrlName, &name); err != nil {
+		return Info{}, err
+	}
+	text, _, _ := bytes.Cut(name.Name[:], []byte{0})
+	fb := fbInfoParams{N: 3}
+	for i, item := range []uint32{fbTotal, fbFree, fbBAR1} {
+		fb.Items[i].Index = item
+	}
+	if err := control(c, "ask the card's memory", c.subdevice, ctrlFBInfo, &fb); err != nil {
+		return Info{}, err
+	}
+	var list enginesParams
+	if err := control(c, "ask the card's engines", c.subdevice, ctrlEngines, &list); err != nil {
+		return Info{}, err
+	}
+	info := Info{Name: string(text), Total: uint64(fb.Items[0].Value) << 10, Free: uint64(fb.Items[1].Value) << 10, BAR1: uint64(fb.Items[2].Value) << 10}
+	for _, e := range list.List[:min(list.N, uint32(len(list.List)))] {
+		if e >= engineCopy && e < engineCopy+10 {
+			info.Copies = append(info.Copies, int(e-engineCopy))
+		}
+	}
+	slices.Sort(info.Copies)
+	return info, nil
+}

@@ -1,0 +1,85 @@
+package nvrm
+
+import (
+	"bytes"
+	"fmt"
+
+	"gvisor.dev/gvisor/pkg/abi/nvgpu"
+)
+
+func cString(b []byte) string {
+	s, _, _ := bytes.Cut(b, []byte{0})
+	return string(s)
+}
+
+// Events is a file that becomes readable when the card reports something.
+type Events struct {
+	file File
+}
+
+// Notice is something that the card reported.
+type Notice struct {
+	Error  bool // a channel has stopped
+	Engine int  // work of it has ended: Graphics or a copy engine
+	Info32 uint32
+	Info16 uint16
+}
+
+// Listen opens a file of events: of errors, and of work that ends on the engines.
+func (c *Client) Listen(engines []int) (*Events, error) {
+	f, err := c.newFile(fmt.Sprintf("nvidia%d", c.minor))
+	if err != nil {
+		return nil, err
+	}
+	fd := uint32(f.OS().Fd())
+	a := nvgpu.IoctlAllocOSEvent{HClient: handle(c.root), HDevice: handle(c.device), FD: fd}
+	if err := check("open a file of events", call(f, nvgpu.NV_ESC_ALLOC_OS_EVENT, &a), a.Status); err != nil {
+		f.Close()
+		return nil, err
+	}
+	const ended = 1 << 27 // NV01_EVENT_NONSTALL_INTR
+	list := []uint32{notifyError}
+	for _, e := range engines {
+		list = append(list, notifierOf(e)|ended)
+	}
+	for _, n := range list {
+		p := nvgpu.NV0005_ALLOC_PARAMETERS{HParentClient: handle(c.root), HSrcResource: handle(c.subdevice), HClass: classEvent, NotifyIndex: n, Data: nvgpu.P64(fd)}
+		_, err := alloc(c, "listen to events", c.subdevice, classEvent, &p)
+		if err == nil {
+			err = control(c, "arm events", c.subdevice, ctrlNotification, &notificationParams{Event: n &^ ended, Action: notifyRepeat})
+		}
+		if err != nil {
+			f.Close()
+			return nil, err
+		}
+	}
+	return &Events{f}, nil
+}
+
+func notifierOf(engine int) uint32 {
+	if engine == Graphics {
+		return notifyGraphics
+	}
+	return notifyCopy + uint32(engine)
+}
+
+// File is the file to wait for: it is readable (POLLIN or POLLPRI) when there are notices.
+func (e *Events) File() File { return e.file }
+
+// Next takes a notice. ok is false if there is none.
+func (e *Events) Next() (n Notice, ok bool, err error) {
+	var d eventData
+	var a eventParams
+	err = pinned(&d, func(addr uint64, _ uint32) error {
+		a.Data = addr
+		return call(e.file, escGetEventData, &a)
+	})
+	if err != nil || a.Status != 0 {
+		return n, false, err
+	}
+	n = Notice{Error: d.Notifier == notifyError, Engine: Graphics, Info32: d.Info32, Info16: d.Info16}
+	if d.Notifier >= notifyCopy && d.Notifier < notifyCopy+10 {
+		n.Engine = int(d.Notifier - notifyCopy)
+	}
+	return n, true, nil
+}
