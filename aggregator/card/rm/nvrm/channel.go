@@ -79,7 +79,11 @@ func (c *Client) fill(ch *Channel, cfg *ChannelConfig) (err error) {
 		return err
 	}
 	for _, class := range cfg.Classes {
-		if _, err := alloc(c, "make an engine object", ch.Handle, nvgpu.ClassID(class), &nvgpu.NVB0B5_ALLOCATION_PARAMETERS{Version: 1, EngineType: ch.engine}); err != nil {
+		engine := ch.engine
+		if engine == engineGraphics && isCopy(class) {
+			engine = engineCopy // the one that shares the graphics engine's channels
+		}
+		if _, err := alloc(c, "make an engine object", ch.Handle, nvgpu.ClassID(class), &nvgpu.NVB0B5_ALLOCATION_PARAMETERS{Version: 1, EngineType: engine}); err != nil {
 			return err
 		}
 	}
@@ -95,6 +99,9 @@ func (c *Client) fill(ch *Channel, cfg *ChannelConfig) (err error) {
 	}
 	return control(c, "schedule a channel", ch.group, ctrlSchedule, &scheduleParams{Enable: 1})
 }
+
+// isCopy reports whether a class is of the copy engines: their last byte is the same in all generations.
+func isCopy(class uint32) bool { return class&0xff == 0xb5 }
 
 // SetSlice sets how many microseconds the channel may use its engine while others wait.
 func (c *Client) SetSlice(ch *Channel, us uint64) error {
