@@ -1,6 +1,9 @@
 package gf100
 
-import "github.com/umbra-gpu/umbra/mmio/gf100"
+import (
+	"github.com/umbra-gpu/umbra/devmodel"
+	"github.com/umbra-gpu/umbra/mmio/gf100"
+)
 
 // Card is a virtual GPU's share of a card. No call waits: operations that take time are
 // queued, and the methods that ask about them answer no until they are complete. Values are
@@ -18,11 +21,7 @@ type Card interface {
 	// Read and Write access memory through a window. A false result is a fault to report.
 	Read(w Window, off uint64, p []byte) (gf100.MMUFault, bool)
 	Write(w Window, off uint64, p []byte) (gf100.MMUFault, bool)
-	// The guest's machine may map windows. MemoryBarrier is called before accesses of rows that
-	// are barriers, and before interrupts: afterwards the card finds all bytes that were written
-	// without a trap. Access is called before any access of a register.
-	MemoryBarrier()
-	Access()
+	devmodel.Windows
 	// Shown reports whether mapped windows agree with the registers.
 	Shown() bool
 

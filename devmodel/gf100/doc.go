@@ -9,8 +9,6 @@
 //
 // # Locks and goroutines
 //
-// VGPU.mu guards everything that a guest can see. Every access runs under it, and so do the
-// calls into Card, which never wait. Events from the card take it too. Host.Interrupt is
-// called under it and must not call back. The only goroutine is the callback of PTIMER's
-// alarm, which Close stops.
+// The lock is that of devmodel.Function. The only goroutine is the callback of PTIMER's alarm,
+// which Close stops.
 package gf100

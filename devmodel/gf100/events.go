@@ -3,12 +3,7 @@ package gf100
 import "github.com/umbra-gpu/umbra/mmio/gf100"
 
 // report shows an event in the registers.
-func (v *VGPU) report(show func(f *fifo)) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	show(&v.fifo)
-	v.settle()
-}
+func (v *VGPU) report(show func(f *fifo)) { v.Event(func() { show(&v.fifo) }) }
 
 // EngineEvent reports non-stall events; bit n is engine n.
 func (v *VGPU) EngineEvent(engines uint32) {

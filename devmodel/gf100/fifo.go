@@ -8,7 +8,7 @@ import (
 )
 
 // fifo is the guest's view of PFIFO besides its channels: interrupts, faults and PBDMA
-// errors. Guarded by VGPU.mu.
+// errors. Guarded by VGPU.Mu.
 type fifo struct {
 	gf100.FIFOReport
 

@@ -2,7 +2,6 @@ package gf100
 
 import (
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/umbra-gpu/umbra/devmodel"
@@ -22,17 +21,11 @@ type Config struct {
 
 // VGPU is a virtual GPU. All methods may be called from any goroutine.
 type VGPU struct {
-	card Card
-	rom  []byte
-
-	mu   sync.Mutex
-	host devmodel.Host // nil if none is attached
-	sp   *mmio.Space
-	face *gf100.Face
-	pci  *pci.ConfigSpace
-	fifo fifo
-	pin  pci.Pin
-
+	devmodel.Function
+	card  Card
+	rom   []byte
+	face  *gf100.Face
+	fifo  fifo
 	alarm gf100.Alarm
 }
 
@@ -48,7 +41,9 @@ func New(cfg Config, vram uint64) (*VGPU, error) {
 			return nil, fmt.Errorf("devmodel/gf100: build a VBIOS: %w", err)
 		}
 	}
-	v := &VGPU{pci: space, rom: cfg.ROM, card: noCard{}}
+	v := &VGPU{rom: cfg.ROM, card: noCard{}}
+	v.PCI = space
+	v.Chip = devmodel.Chip{InPRAMIN: gf100.InPRAMIN, ReadBAR: v.readBAR, WriteBAR: v.writeBAR, Settle: v.settle}
 	v.face, err = gf100.NewFace(gf100.FaceConfig{
 		VRAM: vram, TPCs: cfg.TPCs, ROM: cfg.ROM, Config: space, Clock: v.clock, Temperature: cfg.Temperature,
 	})
@@ -59,29 +54,29 @@ func New(cfg Config, vram uint64) (*VGPU, error) {
 	v.face.Bind(&b)
 	v.bindMMU(&b)
 	v.bindFIFO(&b)
-	if v.sp, err = mmio.New(gf100.SpaceSize, gf100.Blocks(), gf100.Apertures(), &b); err != nil {
+	if v.Space, err = mmio.New(gf100.SpaceSize, gf100.Blocks(), gf100.Apertures(), &b); err != nil {
 		return nil, fmt.Errorf("devmodel/gf100: %w", err)
 	}
-	v.sp.Restrict()
-	v.face.Attach(v.sp)
+	v.Space.Restrict()
+	v.face.Attach(v.Space)
 	v.face.OnGraphResume(func() { v.resumeEngine(gf100.EngineGR) })
 	v.face.OnCopyResume(func(e int) { v.resumeEngine(gf100.EngineCE0 + e) })
 	v.face.OnUnitReset(v.unitsReset)
-	v.fifo.resolve(v.sp)
+	v.fifo.resolve(v.Space)
 	v.alarm.Init(time.AfterFunc(time.Hour, v.alarmFired))
 	return v, nil
 }
 
 // Connect sets the card behind the virtual GPU. It is called once, before the first access.
 func (v *VGPU) Connect(c Card) {
-	v.card = c
+	v.card, v.Windows = c, c
 	v.schedule()
 }
 
 // Close stops the timer. The card belongs to the caller.
 func (v *VGPU) Close() {
-	v.mu.Lock()
-	defer v.mu.Unlock()
+	v.Mu.Lock()
+	defer v.Mu.Unlock()
 	v.alarm.Close()
 }
 
@@ -89,49 +84,33 @@ func (v *VGPU) Close() {
 // semaphores with it.
 func (v *VGPU) clock() uint64 { return v.card.Time() }
 
-// AttachHost sets the receiver of interrupts, nil for none, and reports the state of the
-// line to it.
-func (v *VGPU) AttachHost(h devmodel.Host) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.host = h
-	v.pin.Forget()
-	v.settle()
-}
-
 // Reset is a function-level reset.
 func (v *VGPU) Reset() error {
-	v.mu.Lock()
+	v.Mu.Lock()
 	v.card.Set(BAR1Block, 0)
 	v.card.Set(BAR3Block, 0)
-	v.mu.Unlock()
+	v.Mu.Unlock()
 	// The card may deliver events while its channels end, so the lock is released. The
 	// register reset below removes their traces.
 	err := v.card.Reset()
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.sp.Reset()
+	v.Mu.Lock()
+	defer v.Mu.Unlock()
+	v.Space.Reset()
 	v.face.Reset()
-	v.pci.Reset()
+	v.PCI.Reset()
 	v.fifo.State = State{}
 	v.card.Set(PRAMINBase, v.fifo.window.Get())
 	v.card.Set(PollBase, v.fifo.userdBase.Get())
 	v.schedule()
-	v.settle()
+	v.Settle()
 	return err
 }
 
-// settle recomputes the interrupt tree and the alarm, once per access or event. Memory that
-// an interrupt announces is visible before the interrupt.
-func (v *VGPU) settle() {
-	level, edge := v.face.Settle(v.fifo.Level())
-	if line, changed := v.pin.Settle(v.pci, level, edge); changed && v.host != nil {
-		if line.Level {
-			v.card.MemoryBarrier()
-		}
-		v.host.Interrupt(line)
-	}
+// settle returns the state of the interrupt tree, and sets the alarm.
+func (v *VGPU) settle() (level, edge bool) {
+	level, edge = v.face.Settle(v.fifo.Level())
 	v.alarm.Follow(v.face)
+	return level, edge
 }
 
 func (v *VGPU) alarmFired() {
@@ -140,15 +119,12 @@ func (v *VGPU) alarmFired() {
 			v.card.Quarantine(fmt.Sprintf("the server failed in its timer: %v", p))
 		}
 	}()
-	v.mu.Lock()
-	defer v.mu.Unlock()
+	v.Mu.Lock()
+	defer v.Mu.Unlock()
 	if v.alarm.Fired() {
-		v.settle()
+		v.Settle()
 	}
 }
 
 // ROM returns the VBIOS image.
 func (v *VGPU) ROM() []byte { return v.rom }
-
-// Registers returns the register space, for its counters.
-func (v *VGPU) Registers() *mmio.Space { return v.sp }

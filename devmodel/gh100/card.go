@@ -7,12 +7,13 @@
 //
 // # Locks and goroutines
 //
-// VGPU.mu guards everything that a guest can see. Every access runs under it, and so do GSP and the calls
-// into Card, which never wait. Events from the card take it too. Host.Interrupt is called under it and must
-// not call back. The package starts no goroutines.
+// The lock is that of devmodel.Function; GSP runs under it, too. The package starts no goroutines.
 package gh100
 
-import "github.com/umbra-gpu/umbra/devmodel/gh100/gsp"
+import (
+	"github.com/umbra-gpu/umbra/devmodel"
+	"github.com/umbra-gpu/umbra/devmodel/gh100/gsp"
+)
 
 // Card is a virtual GPU's share of a card. No call waits: operations that take time are queued, and
 // Settled says when they are complete.
@@ -56,11 +57,7 @@ type Memory interface {
 	WriteBAR(bar int, off uint64, p []byte)
 	// SetBAR2 sets the first entry of the second window's root; zero is none.
 	SetBAR2(entry uint64)
-	// The guest's machine may map windows. MemoryBarrier is called before accesses of rows that are
-	// barriers, and before interrupts: afterwards the card finds all bytes that were written without a trap.
-	// Access is called before any access of a register.
-	MemoryBarrier()
-	Access()
+	devmodel.Windows
 	// Invalidate makes changed tables effective: those of the directory at root, or with all, all. It is
 	// complete when Invalidated says so.
 	Invalidate(root uint64, in gsp.Target, all bool)

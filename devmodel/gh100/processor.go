@@ -59,16 +59,16 @@ func (v *VGPU) fail() {
 
 // Errors returns what was counted.
 func (v *VGPU) Errors() Errors {
-	v.mu.Lock()
-	defer v.mu.Unlock()
+	v.Mu.Lock()
+	defer v.Mu.Unlock()
 	return v.errors
 }
 
 // Unsupported lists the calls, controls and classes that the emulation lacks, in the order in which the
 // driver used them. What came after the list was full is one entry, of kind "other".
 func (v *VGPU) Unsupported() []gsp.Unsupported {
-	v.mu.Lock()
-	defer v.mu.Unlock()
+	v.Mu.Lock()
+	defer v.Mu.Unlock()
 	list := slices.Clone(v.gsp.Unsupported)
 	if others := v.gsp.UnsupportedOthers; others > 0 {
 		list = append(list, gsp.Unsupported{Kind: "other", Count: others})
@@ -77,31 +77,24 @@ func (v *VGPU) Unsupported() []gsp.Unsupported {
 }
 
 // Completed implements Events.
-func (v *VGPU) Completed(engine int) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.face.Completed(engine)
-	v.settle()
-}
+func (v *VGPU) Completed(engine int) { v.Event(func() { v.face.Completed(engine) }) }
 
 // Failed implements Events. The line for the log comes first: the other event makes the driver give the
 // channel up.
 func (v *VGPU) Failed(f Failure) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if f.Text != "" {
-		v.gsp.LogError(f.Channel, f.Kind, f.Text)
-	}
-	v.gsp.Failed(f.Channel, f.Kind, f.Addr, f.Access)
-	v.settle()
+	v.Event(func() {
+		if f.Text != "" {
+			v.gsp.LogError(f.Channel, f.Kind, f.Text)
+		}
+		v.gsp.Failed(f.Channel, f.Kind, f.Addr, f.Access)
+	})
 }
 
 // Done implements Events: GSP may go on with a call whose reply it holds.
 func (v *VGPU) Done() {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.gsp.Held != nil {
-		v.kick()
-		v.settle()
-	}
+	v.Event(func() {
+		if v.gsp.Held != nil {
+			v.kick()
+		}
+	})
 }

@@ -23,10 +23,10 @@ const StateVersion = 1
 
 // State returns a copy of the state, between two accesses.
 func (v *VGPU) State() State {
-	v.mu.Lock()
-	defer v.mu.Unlock()
+	v.Mu.Lock()
+	defer v.Mu.Unlock()
 	return State{
-		Version: StateVersion, Registers: v.sp.State(), Units: v.face.State(), PCI: v.pci.State(), GSP: v.gsp.State(), Errors: v.errors,
+		Version: StateVersion, Registers: v.Space.State(), Units: v.face.State(), PCI: v.PCI.State(), GSP: v.gsp.State(), Errors: v.errors,
 	}
 }
 
@@ -36,16 +36,16 @@ func (v *VGPU) SetState(st State) error {
 	if st.Version != StateVersion {
 		return fmt.Errorf("devmodel/gh100: state has version %d; this program reads version %d", st.Version, StateVersion)
 	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
+	v.Mu.Lock()
+	defer v.Mu.Unlock()
 	g, err := gsp.New(v.gspConfig, &v.gspHost, &v.gspHost, &st.GSP)
 	if err != nil {
 		return err
 	}
-	if err := v.sp.SetState(st.Registers); err != nil {
+	if err := v.Space.SetState(st.Registers); err != nil {
 		return err
 	}
-	if err := v.pci.SetState(st.PCI); err != nil {
+	if err := v.PCI.SetState(st.PCI); err != nil {
 		return err
 	}
 	if err := v.face.SetState(st.Units); err != nil {
@@ -53,7 +53,6 @@ func (v *VGPU) SetState(st State) error {
 	}
 	v.gsp, v.errors = g, st.Errors
 	v.card.PointPRAMIN(v.pramin())
-	v.pin.Forget()
-	v.settle()
+	v.Report()
 	return nil
 }

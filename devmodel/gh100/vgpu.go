@@ -3,7 +3,6 @@ package gh100
 import (
 	"cmp"
 	"fmt"
-	"sync"
 
 	"github.com/umbra-gpu/umbra/devmodel"
 	"github.com/umbra-gpu/umbra/devmodel/gh100/gsp"
@@ -23,15 +22,11 @@ type Config struct {
 
 // VGPU is a virtual GPU. All methods may be called from any goroutine.
 type VGPU struct {
+	devmodel.Function
 	card Card
 	log  func(format string, args ...any)
 
-	mu        sync.Mutex
-	host      devmodel.Host // nil if none is attached
-	sp        *mmio.Space
 	face      *gh100.Face
-	pci       *pci.ConfigSpace
-	pin       pci.Pin
 	gspConfig gsp.Config
 	gsp       *gsp.GSP
 	gspHost   gspHost
@@ -52,13 +47,19 @@ func New(cfg Config, vram uint64) (*VGPU, error) {
 		cfg.Log = func(string, ...any) {}
 	}
 	v := &VGPU{card: noCard{}, log: cfg.Log}
+	v.Chip = devmodel.Chip{
+		InPRAMIN: gh100.InPRAMIN,
+		ReadBAR:  func(bar int, off uint64, p []byte) { v.card.ReadBAR(bar, off, p) },
+		WriteBAR: func(bar int, off uint64, p []byte) { v.card.WriteBAR(bar, off, p) },
+		Settle:   v.settle,
+	}
 	v.gspHost = gspHost{Card: v.card, v: v}
 	v.gspConfig = gsp.Config{VRAM: vram, TPCs: cfg.TPCs, Objects: cmp.Or(cfg.Objects, 8192), Log: cfg.Log}
 	var err error
 	if v.gsp, err = gsp.New(v.gspConfig, &v.gspHost, &v.gspHost, nil); err != nil {
 		return nil, err
 	}
-	if v.pci, err = gh100.NewConfigSpace(cfg.PCI); err != nil {
+	if v.PCI, err = gh100.NewConfigSpace(cfg.PCI); err != nil {
 		return nil, err
 	}
 	if v.face, err = gh100.NewFace(gh100.FaceConfig{VRAM: vram, Clock: v.clock, Boot: v.boot}); err != nil {
@@ -67,14 +68,14 @@ func New(cfg Config, vram uint64) (*VGPU, error) {
 	var b mmio.Bindings
 	v.face.Bind(&b)
 	v.bind(&b)
-	if v.sp, err = mmio.New(gh100.SpaceSize, gh100.Blocks(), gh100.Apertures(), &b); err != nil {
+	if v.Space, err = mmio.New(gh100.SpaceSize, gh100.Blocks(), gh100.Apertures(), &b); err != nil {
 		return nil, fmt.Errorf("devmodel/gh100: %w", err)
 	}
-	v.sp.Restrict()
-	v.face.Attach(v.sp)
-	v.window = v.sp.Cell("NV_XAL_EP_BAR0_WINDOW", 0)
-	v.lowerPDB = v.sp.Cell("NV_VIRTUAL_FUNCTION_PRIV_MMU_INVALIDATE_PDB", 0)
-	v.upperPDB = v.sp.Cell("NV_VIRTUAL_FUNCTION_PRIV_MMU_INVALIDATE_UPPER_PDB", 0)
+	v.Space.Restrict()
+	v.face.Attach(v.Space)
+	v.window = v.Space.Cell("NV_XAL_EP_BAR0_WINDOW", 0)
+	v.lowerPDB = v.Space.Cell("NV_VIRTUAL_FUNCTION_PRIV_MMU_INVALIDATE_PDB", 0)
+	v.upperPDB = v.Space.Cell("NV_VIRTUAL_FUNCTION_PRIV_MMU_INVALIDATE_UPPER_PDB", 0)
 	return v, nil
 }
 
@@ -85,7 +86,7 @@ func (noCard) Time() uint64 { return 0 }
 
 // Connect sets the card behind the virtual GPU. It is called once, before the first access.
 func (v *VGPU) Connect(c Card) {
-	v.card, v.gspHost.Card = c, c
+	v.card, v.Windows, v.gspHost.Card = c, c, c
 	c.PointPRAMIN(v.pramin())
 }
 
@@ -95,54 +96,35 @@ func (v *VGPU) Close() { v.AttachHost(nil) }
 // clock is the timer's source in nanoseconds: the card's, because the card stamps semaphores with it.
 func (v *VGPU) clock() uint64 { return v.card.Time() }
 
-// AttachHost sets the receiver of interrupts, nil for none, and reports the state of the line to it.
-func (v *VGPU) AttachHost(h devmodel.Host) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.host = h
-	v.pin.Forget()
-	v.settle()
-}
-
 // Reset is a function-level reset. A machine that wakes up resets its devices: if its driver has suspended
 // GSP, the memory and what GSP knows stay. Without a host the machine has gone, and nothing stays.
 func (v *VGPU) Reset() error {
-	v.mu.Lock()
-	keep := v.gsp.Suspended && v.host != nil
+	v.Mu.Lock()
+	keep := v.gsp.Suspended && v.Attached()
 	if !keep {
 		v.gsp.Reset()
 	}
 	v.resetting = true
-	v.mu.Unlock()
+	v.Mu.Unlock()
 	// The card may deliver events while its channels end, so the lock is released. The register reset
 	// below removes their traces.
 	err := v.card.Reset(keep)
-	v.mu.Lock()
-	defer v.mu.Unlock()
+	v.Mu.Lock()
+	defer v.Mu.Unlock()
 	v.resetting = false
-	v.sp.Reset()
+	v.Space.Reset()
 	v.face.Reset()
-	v.pci.Reset()
+	v.PCI.Reset()
 	v.card.PointPRAMIN(v.pramin())
-	v.settle()
+	v.Settle()
 	return err
 }
 
-// settle recomputes the interrupt tree, once per access or event. Memory that an interrupt announces is
-// visible before the interrupt. GSP's events that waited for room may have it.
-func (v *VGPU) settle() {
+// settle returns the state of the interrupt tree. GSP's events that waited for room may have it.
+func (v *VGPU) settle() (level, edge bool) {
 	v.gsp.Deliver()
-	level, edge := v.face.Settle()
-	if line, changed := v.pin.Settle(v.pci, level, edge); changed && v.host != nil {
-		if line.Level {
-			v.card.MemoryBarrier()
-		}
-		v.host.Interrupt(line)
-	}
+	return v.face.Settle()
 }
 
 // ROM returns nil: drivers of the chip read no VBIOS.
 func (v *VGPU) ROM() []byte { return nil }
-
-// Registers returns the register space, for its counters.
-func (v *VGPU) Registers() *mmio.Space { return v.sp }

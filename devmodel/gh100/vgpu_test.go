@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/umbra-gpu/umbra/devmodel"
 	"github.com/umbra-gpu/umbra/devmodel/gh100"
 	"github.com/umbra-gpu/umbra/devmodel/gh100/gsp"
 	driver "github.com/umbra-gpu/umbra/devmodel/guest/gh100"
@@ -295,7 +296,7 @@ func TestState(t *testing.T) {
 	require.Equal(t, sent+1, le.Uint32(b.card.ram[0x41010:]), "the reply that was held")
 	st.Version++
 	require.ErrorContains(t, b.SetState(st), "version 2")
-	require.Equal(t, 16, reflect.TypeFor[gh100.VGPU]().NumField(), "a new field belongs to the state, or can be made from it")
+	require.Equal(t, 12+7, reflect.TypeFor[gh100.VGPU]().NumField()+reflect.TypeFor[devmodel.Function]().NumField(), "a new field belongs to the state, or can be made from it")
 }
 
 func TestBadConfig(t *testing.T) {

@@ -26,7 +26,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/channels"
 	"github.com/umbra-gpu/umbra/aggregator/driver/structs"
-	"github.com/umbra-gpu/umbra/aggregator/memory"
+	"github.com/umbra-gpu/umbra/aggregator/face"
 	"github.com/umbra-gpu/umbra/aggregator/shadow"
 	device "github.com/umbra-gpu/umbra/devmodel/gf100"
 	chip "github.com/umbra-gpu/umbra/mmio/gf100"
@@ -35,24 +35,14 @@ import (
 
 // Guest is the share of the card that the face shows.
 type Guest interface {
-	Time() uint64
+	face.Share
 	Quarantine(reason string)
-	Reset(keep bool) error
-	Memory() *memory.Memory
-	ChannelStats() *channels.Stats
+	PollArea(off, n uint64)
 
-	Windows
-	Invalidate(key shadow.Key, all bool)
-
-	Bind(id uint32, on bool)
-	Allow(id uint32, on bool)
 	AllowSoon(may channels.Set)
 	AllowNow(may, off channels.Set)
 	TakeOff(off channels.Set)
 	Ask([2]uint32)
-	Pending() channels.Pending
-	Preempt(id uint32)
-	Doorbell(id uint32)
 	Refresh(id uint32)
 	Resume(id uint32, retry bool)
 	Busy(id uint32) bool

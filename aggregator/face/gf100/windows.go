@@ -9,20 +9,6 @@ import (
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
-// Windows are the guest's views of its memory.
-type Windows interface {
-	ShowBAR(bar int, virtual bool, s *shadowpt.Space)
-	ReadBAR(bar int, off uint64, p []byte) (window.Fault, bool)
-	WriteBAR(bar int, off uint64, p []byte) (window.Fault, bool)
-	ReadAt(t shadowpt.Target, addr uint64, p []byte)
-	WriteAt(t shadowpt.Target, addr uint64, p []byte)
-	PointPRAMIN(t shadowpt.Target, addr uint64)
-	PollArea(off, n uint64)
-	MemoryBarrier()
-	Access()
-	Shown() bool
-}
-
 // WindowsState is what the registers of windows say.
 type WindowsState struct {
 	Block  [device.PRAMIN]uint64 // of the instance blocks of BAR1 and BAR3

@@ -19,9 +19,8 @@ import (
 	"sync/atomic"
 
 	"github.com/umbra-gpu/umbra/aggregator/channels"
-	"github.com/umbra-gpu/umbra/aggregator/memory"
+	"github.com/umbra-gpu/umbra/aggregator/face"
 	"github.com/umbra-gpu/umbra/aggregator/report"
-	"github.com/umbra-gpu/umbra/aggregator/shadow"
 	device "github.com/umbra-gpu/umbra/devmodel/gh100"
 	"github.com/umbra-gpu/umbra/devmodel/gh100/gsp"
 	chip "github.com/umbra-gpu/umbra/mmio/gh100"
@@ -30,20 +29,8 @@ import (
 
 // Guest is the share of the card that the face shows.
 type Guest interface {
-	Time() uint64
-	Reset(keep bool) error
-	Memory() *memory.Memory
-	ChannelStats() *channels.Stats
+	face.Share
 	MaxChannels() int
-
-	Windows
-	Invalidate(key shadow.Key, all bool)
-
-	Bind(slot uint32, on bool)
-	Allow(slot uint32, on bool)
-	Preempt(slot uint32)
-	Doorbell(slot uint32)
-	Pending() channels.Pending
 }
 
 // Face is a guest's GH100.

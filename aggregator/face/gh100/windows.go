@@ -5,23 +5,9 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/shadow"
-	"github.com/umbra-gpu/umbra/aggregator/window"
 	"github.com/umbra-gpu/umbra/devmodel/gh100/gsp"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
-
-// Windows are the guest's views of its memory.
-type Windows interface {
-	ShowBAR(bar int, virtual bool, s *shadowpt.Space)
-	ReadBAR(bar int, off uint64, p []byte) (window.Fault, bool)
-	WriteBAR(bar int, off uint64, p []byte) (window.Fault, bool)
-	ReadAt(t shadowpt.Target, addr uint64, p []byte)
-	WriteAt(t shadowpt.Target, addr uint64, p []byte)
-	PointPRAMIN(t shadowpt.Target, addr uint64)
-	MemoryBarrier()
-	Access()
-	Shown() bool
-}
 
 // lastAddress is the last of an address space.
 var lastAddress = shadowpt.Hopper.VASize() - 1
