@@ -69,6 +69,10 @@ func TestEventsInterrupt(t *testing.T) {
 				require.Equal(t, want, rd(v, reg), "%06x", reg)
 			}
 			require.Equal(t, 1, h.edges)
+			next := &fakeHost{}
+			v.AttachHost(next)
+			require.True(t, next.line.Level, "the next host finds the line as it is")
+			v.AttachHost(h)
 			wr(v, 0x2140, 0)
 			require.False(t, h.line.Level, "PFIFO's interrupts are off")
 			wr(v, 0x2140, ^uint32(0))
