@@ -43,7 +43,7 @@ type Card struct {
 	Kind         string      `json:"kind"`
 	VRAM         uint64      `json:"vram"`          // Bytes of memory.
 	VRAMFree     uint64      `json:"vram_free"`     // Gauge. Bytes that no GPU and no page tables take.
-	VRAMRoom     uint64      `json:"vram_room"`     // Gauge. The most bytes that one more GPU can have, beside its page tables.
+	VRAMRoom     uint64      `json:"vram_room"`     // Gauge. The most bytes that one more GPU of the default chip can have, beside its page tables.
 	ChannelsFree int         `json:"channels_free"` // Gauge. Channels that are guaranteed to no GPU.
 	Bytes        uint64      `json:"bytes"`         // Bytes that engines moved.
 	Interrupts   uint64      `json:"interrupts"`    // Interrupts that the card raised.

@@ -34,7 +34,11 @@ func (g *GPU) checkMemory() error {
 	case g.VRAM%m.unit == 0:
 		return nil
 	}
-	return &Error{g.Where("vram"), g.VRAM.String(), fmt.Sprintf("a %s (%s) has a multiple of %v: %s; give vram=%v, or another chip", g.Chip, g.Where("chip"), m.unit, m.why, (g.VRAM/m.unit+1)*m.unit)}
+	fits := (g.VRAM/m.unit + 1) * m.unit
+	if g.VRAM > m.unit && g.VRAM%m.unit == m.reserved { // as the guest's driver shows it
+		fits -= m.unit
+	}
+	return &Error{g.Where("vram"), g.VRAM.String(), fmt.Sprintf("a %s (%s) has a multiple of %v: %s; give vram=%v, or another chip", g.Chip, g.Where("chip"), m.unit, m.why, fits)}
 }
 
 // DefaultFace is what guests see of a chip without options.

@@ -139,7 +139,7 @@ func largest(left Size, chip string, tables func(vram Size) Size) Size {
 }
 
 // Room says how much of the card's memory is left when GPUs and their tables use so much of
-// it, and the most memory that one more GPU can have; 0 if that is less than a GPU needs.
+// it, and the most memory that one more GPU of the default chip can have; 0 if that is less than a GPU needs.
 func (c *Config) Room(used Size) (left, most Size) {
 	left = c.Card.VRAM - reserved
 	left -= min(left, used)
@@ -219,9 +219,9 @@ var clientParts = map[string]*clientPart{
 // whole card.
 func (c *Config) ClientPart(key string, all uint64, alone bool) (uint64, error) {
 	p := clientParts[key]
-	n, guests, lower := p.value(&c.Server), uint64(c.Limits.Guests), "lower limits.guests, "
+	n, guests := p.value(&c.Server), uint64(c.Limits.Guests)
 	if alone {
-		guests, lower = 1, ""
+		guests = 1
 	}
 	show := func(n uint64) string { return fmt.Sprint(n) }
 	if p.size {
@@ -238,6 +238,15 @@ func (c *Config) ClientPart(key string, all uint64, alone bool) (uint64, error) 
 		}
 		n = p.least
 	}
-	return 0, &Error{c.Where(key), show(n), fmt.Sprintf("more than the %s%s of each of %d guests, which together may have %s %s; give %s or less, %sor %s %s",
-		show(each), p.unit, guests, p.all, show(all), show(max(each, p.least)), lower, p.raise, show(n*guests*p.part))}
+	remedy := p.raise + " " + show(n*guests*p.part)
+	if !alone {
+		remedy = "lower limits.guests, or " + remedy
+	} else if each >= p.least {
+		remedy = "or " + remedy
+	}
+	if each >= p.least {
+		remedy = fmt.Sprintf("give %s or less, %s", show(each), remedy)
+	}
+	return 0, &Error{c.Where(key), show(n), fmt.Sprintf("more than the %s%s of each of %d guests, which together may have %s %s; %s",
+		show(each), p.unit, guests, p.all, show(all), remedy)}
 }

@@ -249,12 +249,19 @@ func (a *Agent) WaitEvent(ctx context.Context, name string, from int) (proto.Eve
 	return a.events.wait(ctx, from, func(e proto.Event) bool { return e.Event == name })
 }
 
+// startWait is how long a QEMU that was started just now may take to make its sockets.
+const startWait = 5 * time.Second
+
 // CallSocket runs a command in a guest that a person started with what Command prints.
 // It waits until the guest program answers, for at most wait, and says so on progress. As
 // with Agent.Call, a CallError may come with a result.
 func CallSocket(ctx context.Context, socket, cmd string, args any, wait time.Duration, progress io.Writer) (json.RawMessage, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "unix", socket)
+	for end := time.Now().Add(min(wait, startWait)); err != nil && time.Now().Before(end); { // QEMU may be starting
+		time.Sleep(startWait / 50)
+		conn, err = d.DialContext(ctx, "unix", socket)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("no guest at %s, or a second QEMU took its socket: %w", socket, err)
 	}

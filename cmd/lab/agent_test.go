@@ -158,13 +158,17 @@ func TestAgentLongLines(t *testing.T) {
 // it.
 func TestCallSocket(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s")
-	_, err := CallSocket(t.Context(), socket, "ping", nil, time.Second, io.Discard)
+	_, err := CallSocket(t.Context(), socket, "ping", nil, time.Millisecond, io.Discard)
 	require.ErrorContains(t, err, socket)
-	l, err := net.Listen("unix", socket)
-	require.NoError(t, err)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
+		time.Sleep(10 * time.Millisecond) // QEMU starts after the call
+		l, err := net.Listen("unix", socket)
+		if err != nil {
+			return
+		}
+		defer l.Close()
 		conn, err := l.Accept()
 		if err != nil {
 			return
@@ -182,6 +186,5 @@ func TestCallSocket(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "lab: waiting for the guest to boot\n", said.String())
 	require.JSONEq(t, `"fences{\"count\":2}"`, string(got))
-	require.NoError(t, l.Close())
 	<-done
 }

@@ -23,7 +23,7 @@ func TestArgs(t *testing.T) {
 		`-nodefaults -no-user-config -display none -m 1024M -object memory-backend-memfd,id=mem,size=1024M,share=on -machine q35,memory-backend=mem
 -accel tcg,thread=multi -cpu qemu64 -smp 2 -no-reboot
 -chardev socket,id=console,path=/s/console -chardev socket,id=agent,path=/s/a,,gent -chardev socket,id=monitor,path=/s/monitor
--serial chardev:console -serial chardev:agent -monitor chardev:monitor -kernel /k/vmlinuz -initrd /k/image -append KERNEL`: {Config{}, AccelTCG},
+-serial chardev:console -serial chardev:agent -monitor chardev:monitor -kernel /k/vmlinuz -initrd /k/image -append KERNEL`: {Config{Chip: ChipGF100}, AccelTCG},
 		`-nodefaults -no-user-config -display none -m 512M -object memory-backend-memfd,id=mem,size=512M,share=on -machine q35,memory-backend=mem
 -accel kvm -cpu host -smp 1
 -chardev socket,id=console,path=/s/console -chardev socket,id=agent,path=/s/a,,gent -chardev socket,id=monitor,path=/s/monitor

@@ -50,8 +50,11 @@ var (
 	KernelsGH100 = []string{"6.18", "7.2", "7.3"}
 )
 
-// ChipGH100 is the chip whose driver needs firmware. Its programs use Vulkan.
-const ChipGH100 = "gh100"
+// The chips. ChipGH100 is the one whose driver needs firmware; its programs use Vulkan.
+const (
+	ChipGF100 = "gf100"
+	ChipGH100 = "gh100"
+)
 
 // What a machine for a GH100 has when nothing else is asked for.
 const (
@@ -93,7 +96,7 @@ type Config struct {
 	Suspend     bool           // the guest can wake up after VM.Suspend; booting it takes twice as long
 	QEMUArgs    []string       // more arguments for QEMU, before the devices
 
-	// Chip is the guest's GPU: ChipGH100, for which the guest has firmware, or "" for one without.
+	// Chip is the guest's GPU: ChipGH100, for which the guest has firmware, or ChipGF100, as "".
 	Chip string
 
 	// Mesa is the version of Debian's Mesa that the guest has: "25", "26", or "" for none. C
@@ -110,6 +113,9 @@ type Config struct {
 }
 
 func (c *Config) setDefaults() error {
+	if c.Chip == ChipGF100 {
+		c.Chip = ""
+	}
 	memory := DefaultMemory
 	if c.Mesa != "" {
 		memory = MesaMemory
@@ -127,7 +133,7 @@ func (c *Config) setDefaults() error {
 	case c.Memory < 128:
 		return fmt.Errorf("lab: Memory is %d MiB; a Debian kernel needs 128 or more", c.Memory)
 	case c.Chip != "" && c.Chip != ChipGH100:
-		return fmt.Errorf("lab: Chip is %q; %q or nothing (a GF100) are possible", c.Chip, ChipGH100)
+		return fmt.Errorf("lab: Chip is %q; %q or %q are possible", c.Chip, ChipGF100, ChipGH100)
 	case memory > DefaultMemory && c.Memory < memory:
 		return fmt.Errorf("lab: Memory is %d MiB; a guest with Mesa or firmware as asked for needs %d or more", c.Memory, memory)
 	case c.Chip == ChipGH100 && c.Mesa != "" && c.Mesa != mesaGH100:

@@ -129,7 +129,7 @@ func statusText(b *strings.Builder, s *api.Status) {
 		room := fmt.Sprintf("another GPU can have %v beside its page tables", config.Size(c.VRAMRoom))
 		switch {
 		case c.VRAMRoom == 0:
-			room = "too little for another GPU"
+			room = "too little for another GPU of the default chip"
 		case c.ChannelsFree == 0:
 			room = "no other GPU: all channels are taken"
 		}

@@ -45,13 +45,16 @@ func callHelp() string {
 	return b.String()
 }
 
-// keysOf returns the keys of a command's arguments.
+// keysOf returns the keys of a command's arguments, with their values where there are few.
 func keysOf(args any) (keys []string) {
 	if args == nil {
 		return nil
 	}
 	for f := range reflect.TypeOf(args).Fields() {
 		key, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if values := f.Tag.Get("values"); values != "" {
+			key += "=" + values
+		}
 		keys = append(keys, key)
 	}
 	return keys

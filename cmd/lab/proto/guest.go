@@ -44,8 +44,8 @@ type MarkResult struct {
 
 // BindArgs takes the card from nouveau and gives it back, through sysfs.
 type BindArgs struct {
-	Action string `json:"action,omitempty"` // "bind", "unbind", "cycle" (empty)
-	Count  int    `json:"count,omitempty"`  // cycles; 0: one
+	Action string `json:"action,omitempty" values:"cycle|bind|unbind"` // empty: cycle
+	Count  int    `json:"count,omitempty"`                             // cycles; 0: one
 }
 
 // BindResult has one entry a cycle.
@@ -176,9 +176,8 @@ type BOMovesResult struct {
 
 // OffenceArgs is one thing that a channel must not do.
 type OffenceArgs struct {
-	// What: the MMU faults "m2mf-read" (empty), "m2mf-write", "ce-read", "ce-write", "semaphore"; and the
-	// invalid commands "host-method", "engine-method", "engine-class", "empty-subchannel", "bad-header", "garbage".
-	What string `json:"what,omitempty"`
+	// What is an MMU fault, from host-method on an invalid command. Empty: m2mf-read.
+	What string `json:"what,omitempty" values:"m2mf-read|m2mf-write|ce-read|ce-write|semaphore|host-method|engine-method|engine-class|empty-subchannel|bad-header|garbage"`
 	Seed uint64 `json:"seed,omitempty"`
 }
 
