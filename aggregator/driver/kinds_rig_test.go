@@ -13,40 +13,23 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/aggregator/driver"
+	"github.com/umbra-gpu/umbra/devmodel/guest/push"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
 // kind is a class of channels, and what its programs look like.
 type kind struct {
-	class  uint16
-	limit  uint64    // last address of its spaces
-	object uint32    // the copy engine's class for SET_OBJECT
-	copy   [2]uint32 // its first method of addresses, and what launches
-	data   uint64    // where the clients have data, one page more than four
-	// release and acquire are host methods on a word at data.
-	release, acquire func(va uint64, payload uint32) []uint32
-}
-
-func incr(subch, method uint32, data ...uint32) []uint32 {
-	return append([]uint32{1<<29 | uint32(len(data))<<16 | subch<<13 | method>>2}, data...)
-}
-
-func fermiSemaphore(op uint32) func(uint64, uint32) []uint32 {
-	return func(va uint64, payload uint32) []uint32 {
-		return incr(0, 0x10, uint32(va>>32), uint32(va), payload, op)
-	}
-}
-
-func hopperSemaphore(op uint32) func(uint64, uint32) []uint32 {
-	return func(va uint64, payload uint32) []uint32 {
-		return incr(0, 0x5c, uint32(va), uint32(va>>32), payload, 0, op)
-	}
+	class   uint16
+	limit   uint64 // last address of its spaces
+	copy    push.Engine
+	data    uint64 // where the clients have data, one page more than four
+	release func(b *push.Buffer, va uint64, payload uint32) *push.Buffer
 }
 
 var kinds = map[string]kind{
-	"906f": {gf100.ChannelClass, shadowpt.Fermi.VASize() - 1, 4<<16 | 0x90b5, [2]uint32{0x30c, 0x110}, 0x40_0000, fermiSemaphore(2 | 1<<24), fermiSemaphore(1)},
-	"c86f": {0xc86f, shadowpt.Hopper.VASize() - 1, 0xc8b5, [2]uint32{0x400, 2 | 3<<7 | 1<<9}, 0x123_4567_0000_0000, hopperSemaphore(1), hopperSemaphore(0)},
+	"906f": {gf100.ChannelClass, shadowpt.Fermi.VASize() - 1, push.CE0, 0x40_0000, (*push.Buffer).Release},
+	"c86f": {0xc86f, shadowpt.Hopper.VASize() - 1, push.HopperCopy, 0x123_4567_0000_0000, (*push.Buffer).HopperRelease},
 }
 
 const (
@@ -167,7 +150,7 @@ func (c *client) open(s card.State, privileged bool) {
 func (c *client) start() {
 	c.ch.Enable()
 	require.True(c.t, c.share.Commit())
-	c.submit(incr(4, 0, c.object))
+	c.submit(new(push.Buffer).Bind(c.copy))
 }
 
 // stop takes the channel off the card.
@@ -197,12 +180,10 @@ func (c *client) leave() {
 	c.gpu.FreeVRAM(c.run)
 }
 
-func (c *client) submit(parts ...[]uint32) {
+func (c *client) submit(commands *push.Buffer) {
 	var b []byte
-	for _, p := range parts {
-		for _, w := range p {
-			b = binary.LittleEndian.AppendUint32(b, w)
-		}
+	for _, w := range commands.Words {
+		b = binary.LittleEndian.AppendUint32(b, w)
 	}
 	at := uint64(c.put) * page >> log2
 	require.LessOrEqual(c.t, len(b), page>>log2)
@@ -213,9 +194,8 @@ func (c *client) submit(parts ...[]uint32) {
 }
 
 // copies copies n bytes from the first page of data to the second, lines times.
-func (c *client) copies(n, lines uint32) []uint32 {
-	dst, src := c.data+page, c.data
-	return append(incr(4, c.copy[0], uint32(src>>32), uint32(src), uint32(dst>>32), uint32(dst), 0, 0, n, lines), incr(4, 0x300, c.copy[1])...)
+func (c *client) copies(n, lines uint32) *push.Buffer {
+	return new(push.Buffer).CopyLines(c.copy, push.Surface{VA: c.data + page}, push.Surface{VA: c.data}, n, lines)
 }
 
 func (c *client) read(at uint64, n int) []byte {
@@ -234,7 +214,7 @@ func (c *client) work(r *rand.Rand) bool {
 	src := binary.LittleEndian.AppendUint64(nil, r.Uint64()|1)
 	c.gpu.WriteVRAM(c.run.Addr+2*page, src)
 	n := r.Uint32() | 1
-	c.submit(c.copies(8, 1), c.release(c.data+2*page, n), incr(4, 0x20, 0))
+	c.submit(c.release(c.copies(8, 1), c.data+2*page, n).NonStall(c.copy))
 	c.eventually(func() bool { return c.word(2) == n })
 	return bytes.Equal(src, c.read(3, 8))
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/aggregator/driver"
+	"github.com/umbra-gpu/umbra/devmodel/guest/push"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
@@ -73,7 +74,8 @@ func TestKindsStopAndGoOn(t *testing.T) {
 			c := r.join(t, k, 3)
 			c.ch.Enable()
 			n, done, on := uint32(0), uint32(0), false // releases, those that were done; whether the channel may run
-			c.submit(incr(4, 0, k.object), c.copies(4, 1))
+			first := c.copies(4, 1).Words
+			c.submit(new(push.Buffer).Bind(k.copy).Raw(first...))
 			for range rapid.IntRange(4, 16).Draw(t, "steps") {
 				switch rapid.IntRange(0, 4).Draw(t, "step") {
 				case 0:
@@ -96,7 +98,7 @@ func TestKindsStopAndGoOn(t *testing.T) {
 				default:
 					n++
 					c.gpu.WriteVRAM(c.run.Addr+2*page, binary.LittleEndian.AppendUint32(nil, n))
-					c.submit(incr(4, 0x300, k.copy[1]), k.release(k.data+2*page, n)) // with the addresses of the first
+					c.submit(k.release(new(push.Buffer).Raw(first[len(first)-2:]...), k.data+2*page, n)) // with the addresses of the first
 				}
 				if on {
 					c.eventually(func() bool { return c.word(2) == n && c.ch.Quiet() })
@@ -125,7 +127,7 @@ func TestKindsFault(t *testing.T) {
 			others = append(others, r.join(t, k, 2+len(others)))
 		}
 		c.start()
-		c.submit(c.copies(4*page, 1), k.release(k.data+2*page, 1)) // to a page beyond its data
+		c.submit(k.release(c.copies(4*page, 1), k.data+2*page, 1)) // to a page beyond its data
 		c.eventually(func() bool { _, f := c.events(); return len(f) > 0 })
 		require.Equal(t, card.Fault{Engine: card.Copy0, VA: k.data + 4*page, Write: true, Reason: shadowpt.PageNotPresent}, func() card.Fault { f := c.faults[0]; f.Code = 0; return f }())
 		c.stop()
@@ -143,7 +145,7 @@ func TestKindsFault(t *testing.T) {
 		for _, privileged := range []bool{true, false} {
 			c.open(card.State{}, privileged)
 			c.start()
-			c.submit(k.release(k.data, 5), k.release(k.data+2*page, 6))
+			c.submit(k.release(k.release(new(push.Buffer), k.data, 5), k.data+2*page, 6))
 			reaches := privileged && k.class == 0xc86f
 			c.eventually(func() bool { _, f := c.events(); return c.word(2) == 6 || len(f) > 1 })
 			require.Equal(t, reaches, c.word(2) == 6)
@@ -163,12 +165,12 @@ func TestKindsInvalidate(t *testing.T) {
 		defer r.close(t)
 		c, neighbour := r.join(t, k, 1), r.join(t, kinds["906f"], 2)
 		c.start()
-		c.submit(k.release(k.data, 1))
+		c.submit(k.release(new(push.Buffer), k.data, 1))
 		c.eventually(func() bool { return c.word(0) == 1 })
 		c.remap(k.data, 2, 0)
 		c.remap(k.data, 6, shadowpt.Mapped)
 		require.True(t, c.share.Invalidate(c.space))
-		c.submit(k.release(k.data, 2))
+		c.submit(k.release(new(push.Buffer), k.data, 2))
 		c.eventually(func() bool { return c.word(4) == 2 })
 		require.EqualValues(t, 1, c.word(0))
 
@@ -192,7 +194,7 @@ func TestKindsInvalidate(t *testing.T) {
 		defer let()
 		require.True(t, c.share.Invalidate(c.space))
 		let()
-		let = hold(c.ch.ID(), func() { c.submit(k.release(k.data, 3)) })
+		let = hold(c.ch.ID(), func() { c.submit(k.release(new(push.Buffer), k.data, 3)) })
 		ended := c.share.Invalidate(c.space)
 		left, inTime := c.ch.Stop(true)
 		let()
