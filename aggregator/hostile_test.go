@@ -47,7 +47,7 @@ type entry struct {
 // eachEntry calls f for the entries of a shadow that are not zero, and for the first of each table.
 func eachEntry(mem []byte, dir uint64, f func(entry)) {
 	for i := range uint64(shadowpt.DirEntries) {
-		pde := shadowpt.DecodePDE(binary.LittleEndian.Uint64(mem[dir+i*8:]))
+		pde := shadowpt.Fermi.Dirs[0].Decode(shadowpt.Words{binary.LittleEndian.Uint64(mem[dir+i*8:])})
 		for _, t := range []struct {
 			shadowpt.Table
 			n   uint64

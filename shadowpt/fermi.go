@@ -45,10 +45,7 @@ var Fermi = Format{
 	},
 }.prepare()
 
-// DecodePDE decodes a directory entry of Fermi.
-func DecodePDE(q uint64) PDE { return Fermi.last().Decode(Words{q}) }
-
-// Encode is the reverse of DecodePDE.
+// Encode encodes a directory entry of Fermi.
 func (p PDE) Encode() uint64 { return Fermi.last().Encode(p)[0] }
 
 // DecodePTE decodes a page entry of Fermi.

@@ -11,13 +11,13 @@ import (
 
 // Entries as nouveau writes them.
 func TestKnownEntries(t *testing.T) {
-	pde := shadowpt.DecodePDE(0x0001fe41_0001fdf1)
+	pde := shadowpt.Fermi.Dirs[0].Decode(shadowpt.Words{0x0001fe41_0001fdf1})
 	require.Equal(t, shadowpt.PDE{
 		Big:   shadowpt.Table{Present: true, Addr: 0x1fdf000},
 		Small: shadowpt.Table{Present: true, Addr: 0x1fe4000},
 	}, pde)
-	require.Equal(t, shadowpt.Table{Present: true, Target: shadowpt.SystemNonCoherent, Addr: 0xfffffff000}, shadowpt.DecodePDE(0xfffffff3).Big)
-	require.Equal(t, shadowpt.PDE{}, shadowpt.DecodePDE(0))
+	require.Equal(t, shadowpt.Table{Present: true, Target: shadowpt.SystemNonCoherent, Addr: 0xfffffff000}, shadowpt.Fermi.Dirs[0].Decode(shadowpt.Words{0xfffffff3}).Big)
+	require.Equal(t, shadowpt.PDE{}, shadowpt.Fermi.Dirs[0].Decode(shadowpt.Words{0}))
 
 	pte := shadowpt.DecodePTE(0x000000fe_00012341)
 	require.Equal(t, shadowpt.PTE{Valid: true, Addr: 0x1234000, Kind: 0xf, Target: shadowpt.SystemNonCoherent}, shadowpt.PTE{
@@ -58,9 +58,9 @@ func TestPDERoundTrip(t *testing.T) {
 		if q>>32&3 == 0 {
 			want &= 0xffffffff
 		}
-		pde := shadowpt.DecodePDE(q)
+		pde := shadowpt.Fermi.Dirs[0].Decode(shadowpt.Words{q})
 		require.Equal(t, want, pde.Encode())
-		require.Equal(t, pde, shadowpt.DecodePDE(pde.Encode()))
+		require.Equal(t, pde, shadowpt.Fermi.Dirs[0].Decode(shadowpt.Words{pde.Encode()}))
 	})
 }
 

@@ -102,7 +102,7 @@ func (w *twin) fermiWhere(s shadowpt.Space, va uint64) (at uint64, pte shadowpt.
 		return 0, pte, false
 	}
 	word := func(t shadowpt.Target, addr uint64) uint64 { return binary.LittleEndian.Uint64(w.memory(t)[addr:]) }
-	pde := shadowpt.DecodePDE(word(s.Target, s.Dir+va/shadowpt.DirSpan*8))
+	pde := shadowpt.Fermi.Dirs[0].Decode(shadowpt.Words{word(s.Target, s.Dir+va/shadowpt.DirSpan*8)})
 	in := va % shadowpt.DirSpan
 	if in >= shadowpt.DirSpan>>pde.Size {
 		return 0, pte, false

@@ -119,7 +119,7 @@ func TestWalkAgainstSlowWalk(t *testing.T) {
 			}
 			va := base.Draw(t, "base")%shadowpt.VASize + offsets.Draw(t, "offset")
 			m.put(s.Target, s.Dir+va/shadowpt.DirSpan*8, pde.Encode())
-			decoded := shadowpt.DecodePDE(pde.Encode())
+			decoded := shadowpt.Fermi.Dirs[0].Decode(shadowpt.Words{pde.Encode()})
 			pte := rapid.Uint64().Draw(t, "pte")
 			if rapid.Bool().Draw(t, "into the big table") {
 				m.put(decoded.Big.Target, decoded.Big.Addr+va%shadowpt.DirSpan/shadowpt.BigPage*8, pte)

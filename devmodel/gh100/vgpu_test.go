@@ -17,7 +17,6 @@ import (
 	driver "github.com/umbra-gpu/umbra/devmodel/guest/gh100"
 	"github.com/umbra-gpu/umbra/mmio"
 	chip "github.com/umbra-gpu/umbra/mmio/gh100"
-	"github.com/umbra-gpu/umbra/mmio/pci"
 )
 
 // channel boots the machine to a channel that runs.
@@ -297,25 +296,4 @@ func TestState(t *testing.T) {
 	st.Version++
 	require.ErrorContains(t, b.SetState(st), "version 2")
 	require.Equal(t, 12+7, reflect.TypeFor[gh100.VGPU]().NumField()+reflect.TypeFor[devmodel.Function]().NumField(), "a new field belongs to the state, or can be made from it")
-}
-
-func TestBadConfig(t *testing.T) {
-	for _, c := range []struct {
-		cfg  gh100.Config
-		vram uint64
-		says string
-	}{
-		{gh100.Config{}, 512 << 20, "want a multiple of 4096 MiB"},
-		{gh100.Config{TPCs: []int{33}}, testVRAM, "want 1 to 32"},
-		{gh100.Config{PCI: pci.Options{BAR1: 3}}, testVRAM, "need a power of two"},
-	} {
-		_, err := gh100.New(c.cfg, c.vram)
-		require.ErrorContains(t, err, c.says)
-	}
-	v, err := gh100.New(gh100.Config{PCI: pci.Options{Device: chip.DeviceH200}}, testVRAM)
-	require.NoError(t, err)
-	var p [4]byte
-	v.ReadConfig(0, p[:])
-	require.EqualValues(t, 0x233510de, le.Uint32(p[:]))
-	require.Equal(t, []uint64{16 << 20, 256 << 20, 0, 32 << 20, 0, 0}, []uint64{v.BARSize(0), v.BARSize(1), v.BARSize(2), v.BARSize(3), v.BARSize(4), v.BARSize(5)})
 }

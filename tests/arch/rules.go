@@ -98,7 +98,7 @@ var (
 )
 
 // formats are the names of package shadowpt that are one chip's, for the same rooms.
-var formats = regexp.MustCompile(`\bshadowpt\.(Fermi|Hopper|Walk|VASize|VABits|DirSize|DirSpan|DecodePDE|DecodePTE)\b`)
+var formats = regexp.MustCompile(`\bshadowpt\.(Fermi|Hopper|Walk|VASize|VABits|DirSize|DirSpan|DecodePTE)\b`)
 
 // testLibs may be imported by _test.go files everywhere.
 var testLibs = []string{sys, "github.com/stretchr/testify", "pgregory.net/rapid", "go.uber.org/goleak", "github.com/rogpeppe/go-internal"}

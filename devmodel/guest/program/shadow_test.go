@@ -89,7 +89,7 @@ func valid(r reader, dir uint64, vas map[uint64]bool) error {
 		return fmt.Errorf("there is no directory at %#x", dir)
 	}
 	for d := range uint64(shadowpt.DirEntries) {
-		pde := shadowpt.DecodePDE(binary.LittleEndian.Uint64(b[d*8:]))
+		pde := shadowpt.Fermi.Dirs[0].Decode(shadowpt.Words{binary.LittleEndian.Uint64(b[d*8:])})
 		for _, level := range []struct {
 			shadowpt.Table
 			size, page uint64
