@@ -158,7 +158,10 @@ func TestHopperFailures(t *testing.T) {
 	odd.Entries = 1000
 	require.ErrorContains(t, h.OpenChannel(odd), "must be a power of two")
 	st := h.g.ChannelStats()
-	require.Equal(t, []uint64{1, 3}, []uint64{st.BadChannel.Load(), st.OverQuota.Load()})
+	for r := range device.Rules {
+		h.BrokeRule(r)
+	}
+	require.Equal(t, []uint64{1, 3, 2, 1}, []uint64{st.BadChannel.Load(), st.OverQuota.Load(), st.BadGSP.Load(), st.BadDoorbell.Load()})
 
 	h.channel(9).Completed(1<<card.Graphics | 1<<card.Copy0 | 1<<(card.Copy0+1) | 1<<(card.Copy0+2))
 	require.Eventually(t, func() (told bool) {

@@ -47,5 +47,5 @@ func (v *VGPU) ring(token uint32) {
 		v.card.Doorbell(id)
 		return
 	}
-	v.count(RuleDoorbell, &v.errors.Tokens, "the driver rings for token %#x, which no channel has", token)
+	v.broke(RuleDoorbell, "the driver rings for token %#x, which no channel has", token)
 }

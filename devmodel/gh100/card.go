@@ -39,8 +39,10 @@ type Rule uint8
 
 // The rules.
 const (
-	RuleGSP      Rule = iota // a boot that GSP cannot use, or queues that it cannot
-	RuleDoorbell             // a doorbell of a channel that there is not
+	RuleBoot     Rule = iota // GSP can use the arguments of a boot
+	RuleQueues               // GSP can use the queues
+	RuleDoorbell             // a doorbell is of a channel that there is
+	Rules
 )
 
 // Memory is the guest's memory and its windows.

@@ -37,6 +37,7 @@ type fakeCard struct {
 	busy     bool
 	stale    bool // an invalidate is not complete
 	fresh    bool // since MemoryBarrier
+	broken   [gh100.Rules]int
 }
 
 func (c *fakeCard) note(format string, args ...any) {
@@ -51,8 +52,8 @@ func (c *fakeCard) took() string {
 	return s
 }
 
-func (c *fakeCard) Time() uint64         { return 5<<32 | 7 }
-func (c *fakeCard) BrokeRule(gh100.Rule) {}
+func (c *fakeCard) Time() uint64           { return 5<<32 | 7 }
+func (c *fakeCard) BrokeRule(r gh100.Rule) { c.broken[r]++ }
 func (c *fakeCard) Reset(keep bool) error {
 	clear(c.spaces)
 	clear(c.channels)

@@ -18,17 +18,11 @@ func (h *gspHost) Announce() { h.v.face.RaiseGSP() }
 // Unload implements gsp.Host.
 func (h *gspHost) Unload() { h.v.face.HaltGSP() }
 
-// Errors counts what a guest's driver does against the protocols.
-type Errors struct {
-	Boots  uint64 `json:"boots"`  // of GSP with arguments that it cannot use
-	Queues uint64 `json:"queues"` // that GSP stopped for
-	Tokens uint64 `json:"tokens"` // of doorbells that no channel has
-}
-
-// count counts an error, and logs the first of its kind.
-func (v *VGPU) count(r Rule, n *uint64, format string, args ...any) {
+// broke counts a broken rule, and logs the first time.
+func (v *VGPU) broke(r Rule, format string, args ...any) {
 	v.card.BrokeRule(r)
-	if *n++; *n == 1 {
+	if !v.logged[r] {
+		v.logged[r] = true
 		v.log(format, args...)
 	}
 }
@@ -39,7 +33,7 @@ func (v *VGPU) boot(params uint64) {
 		return
 	}
 	if err := v.gsp.Boot(params); err != nil {
-		v.count(RuleGSP, &v.errors.Boots, "the driver's GSP does not boot: %v", err)
+		v.broke(RuleBoot, "the driver's GSP does not boot: %v", err)
 		v.fail()
 	}
 }
@@ -47,7 +41,7 @@ func (v *VGPU) boot(params uint64) {
 // kick lets GSP take calls.
 func (v *VGPU) kick() {
 	if err := v.gsp.Kick(); err != nil {
-		v.count(RuleGSP, &v.errors.Queues, "the driver's GSP stops, for it cannot use its queues: %v", err)
+		v.broke(RuleQueues, "the driver's GSP stops, for it cannot use its queues: %v", err)
 		v.fail()
 	}
 }
@@ -55,13 +49,6 @@ func (v *VGPU) kick() {
 func (v *VGPU) fail() {
 	v.gsp.Reset()
 	v.face.FailGSP()
-}
-
-// Errors returns what was counted.
-func (v *VGPU) Errors() Errors {
-	v.Mu.Lock()
-	defer v.Mu.Unlock()
-	return v.errors
 }
 
 // Unsupported lists the calls, controls and classes that the emulation lacks, in the order in which the

@@ -15,7 +15,7 @@ type State struct {
 	Units     gh100.FaceState `json:"units"`
 	PCI       mmio.State      `json:"pci"`
 	GSP       gsp.State       `json:"gsp"`
-	Errors    Errors          `json:"errors"`
+	Logged    [Rules]bool     `json:"logged"` // rules that were broken
 }
 
 // StateVersion is the version of State that this package writes and reads.
@@ -26,7 +26,7 @@ func (v *VGPU) State() State {
 	v.Mu.Lock()
 	defer v.Mu.Unlock()
 	return State{
-		Version: StateVersion, Registers: v.Space.State(), Units: v.face.State(), PCI: v.PCI.State(), GSP: v.gsp.State(), Errors: v.errors,
+		Version: StateVersion, Registers: v.Space.State(), Units: v.face.State(), PCI: v.PCI.State(), GSP: v.gsp.State(), Logged: v.logged,
 	}
 }
 
@@ -51,7 +51,7 @@ func (v *VGPU) SetState(st State) error {
 	if err := v.face.SetState(st.Units); err != nil {
 		return err
 	}
-	v.gsp, v.errors = g, st.Errors
+	v.gsp, v.logged = g, st.Logged
 	v.card.PointPRAMIN(v.pramin())
 	v.Report()
 	return nil

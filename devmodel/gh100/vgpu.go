@@ -30,8 +30,8 @@ type VGPU struct {
 	gspConfig gsp.Config
 	gsp       *gsp.GSP
 	gspHost   gspHost
-	resetting bool // the card is, without mu
-	errors    Errors
+	resetting bool        // the card is, without mu
+	logged    [Rules]bool // broken rules
 
 	window, lowerPDB, upperPDB mmio.Cell
 }

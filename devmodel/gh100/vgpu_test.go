@@ -44,7 +44,7 @@ func TestSubmission(t *testing.T) {
 		m.Write32(0xbb0090, token)
 	}
 	require.Empty(t, m.card.took())
-	require.Equal(t, gh100.Errors{Tokens: 4}, m.Errors())
+	require.Equal(t, [gh100.Rules]int{gh100.RuleDoorbell: 4}, m.card.broken)
 	require.Len(t, m.log, 1)
 
 	m.WriteConfig(0x68, []byte{5, 0x78, 1, 0})
@@ -131,7 +131,7 @@ func TestSuspend(t *testing.T) {
 				require.Panics(t, m.Resume)
 				require.EqualValues(t, 0x1f, m.Read32(0x110040))
 				require.Len(t, m.log, 1)
-				require.EqualValues(t, 1, m.Errors().Boots)
+				require.Equal(t, 1, m.card.broken[gh100.RuleBoot])
 				m.channel(1, driver.Graphics)
 				return
 			}
@@ -154,7 +154,7 @@ func TestBrokenQueue(t *testing.T) {
 		m.Write32(0x110c00, 0)
 		require.Empty(t, m.card.channels)
 		require.EqualValues(t, 0x1f, m.Read32(0x110040))
-		require.EqualValues(t, i+1, m.Errors().Queues)
+		require.Equal(t, i+1, m.card.broken[gh100.RuleQueues])
 		require.Len(t, m.log, 1)
 	}
 }

@@ -96,7 +96,7 @@ func (f *Face) Time() uint64 { return f.guest.Time() }
 // BrokeRule implements the interface of the virtual GPU.
 func (f *Face) BrokeRule(r device.Rule) {
 	s := f.guest.ChannelStats()
-	[...]*atomic.Uint64{device.RuleGSP: &s.BadGSP, device.RuleDoorbell: &s.BadDoorbell}[r].Add(1)
+	[...]*atomic.Uint64{device.RuleBoot: &s.BadGSP, device.RuleQueues: &s.BadGSP, device.RuleDoorbell: &s.BadDoorbell}[r].Add(1)
 }
 
 // Reset implements the interface of the virtual GPU. What GSP asked for is forgotten, but for the channels
