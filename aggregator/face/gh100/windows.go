@@ -6,6 +6,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/shadow"
 	"github.com/umbra-gpu/umbra/devmodel/gh100/gsp"
+	chip "github.com/umbra-gpu/umbra/mmio/gh100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
@@ -22,7 +23,8 @@ func (f *Face) show(bar int, root uint64) {
 	f.guest.ShowBAR(bar, true, &shadowpt.Space{Dir: root, Target: shadowpt.VRAM, Limit: lastAddress})
 }
 
-// SetBAR2 implements gsp.Host.
+// SetBAR2 implements gsp.Host. A driver uses the window as soon as it has GSP's reply, which it looks for
+// without an access, so all pages are moved here: at most twice as many as the window has.
 func (f *Face) SetBAR2(entry uint64) {
 	root := gsp.BAR2Root(f.guest.Memory().Size())
 	f.guest.WriteAt(shadowpt.VRAM, root, binary.LittleEndian.AppendUint64(nil, entry))
@@ -31,6 +33,12 @@ func (f *Face) SetBAR2(entry uint64) {
 		return
 	}
 	f.show(card.BAR3, root)
+	for range 2 * chip.BAR3Size / shadowpt.SmallPage {
+		if f.guest.Shown() {
+			break
+		}
+		f.guest.Access()
+	}
 }
 
 // Invalidate implements the interface of the virtual GPU.
