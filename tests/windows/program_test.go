@@ -11,7 +11,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
-	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 	"github.com/umbra-gpu/umbra/tests/scale"
 )
@@ -33,7 +32,6 @@ const (
 type bar struct {
 	index            int
 	dir, table, inst uint64
-	reg              uint64
 	first            uint64 // page from which on it is mapped
 	on               bool
 	entries          map[uint64]shadowpt.PTE // by page, as written
@@ -42,9 +40,9 @@ type bar struct {
 
 func newBARs(first uint64) [2]*bar {
 	return [2]*bar{
-		{index: 3, dir: dirOf3, table: tableOf3, inst: instOf3, reg: regBAR3,
+		{index: 3, dir: dirOf3, table: tableOf3, inst: instOf3,
 			entries: map[uint64]shadowpt.PTE{}, shown: map[uint64]shadowpt.PTE{}},
-		{index: 1, dir: dirOf1, table: tableOf1, inst: instOf1, reg: regBAR1, first: first,
+		{index: 1, dir: dirOf1, table: tableOf1, inst: instOf1, first: first,
 			entries: map[uint64]shadowpt.PTE{}, shown: map[uint64]shadowpt.PTE{}},
 	}
 }
@@ -64,6 +62,8 @@ type program struct {
 	// What the guest wrote to places that show nothing, by BAR and page.
 	scratch map[string][]byte
 }
+
+func (p *program) vram() uint64 { return p.sides[0].vram }
 
 func (p *program) both(f func(s *side)) {
 	for _, s := range p.sides {
@@ -87,38 +87,23 @@ func (p *program) setUp() {
 	}
 }
 
-// build writes a BAR's directory and instance block.
-func (s *side) build(b *bar) {
-	inst := make([]byte, gf100.InstanceSize)
-	gf100.InstPDBLo.Put(inst, uint32(b.dir>>12))
-	gf100.InstLimitLo.Put(inst, 0xfffff)
-	pde := shadowpt.PDE{Small: shadowpt.Table{Present: true, Addr: b.table}}.Encode()
-	s.poke(b.inst+0x200, inst[0x200:0x210])
-	s.poke(b.dir, binary.LittleEndian.AppendUint64(nil, pde))
-	s.barrier()
-}
-
 // enter writes a page entry.
 func (s *side) enter(b *bar, at uint64, e shadowpt.PTE) {
-	s.poke(b.table+at*8, binary.LittleEndian.AppendUint64(nil, e.Encode()))
+	s.poke(b.table+at*8, binary.LittleEndian.AppendUint64(nil, s.format.EncodePTE(e)))
 }
 
-// invalidate makes the BAR's entries count.
-func (s *side) invalidate(t require.TestingT, b *bar) {
+// effect makes the BAR's entries count.
+func (s *side) effect(t require.TestingT, b *bar) {
 	s.barrier()
-	s.wr(regPDB, uint32(b.dir>>12<<4))
-	s.wr(regInvalidate, 1<<31|1)
-	for begin := time.Now(); s.rd(regMMU)&(1<<15) == 0; {
+	s.name(b)
+	s.invalidate(false)
+	for begin := time.Now(); !s.shown(); {
 		require.Less(t, time.Since(begin), patience, "the invalidate does not end")
 	}
 }
 
 func (p *program) switchBAR(b *bar, on bool) {
-	v := uint32(b.inst >> 12)
-	if on {
-		v |= 1 << 31
-	}
-	p.both(func(s *side) { s.wr(b.reg, v) })
+	p.both(func(s *side) { s.turn(b, on) })
 	p.changed(b, func() {
 		b.on = on
 		b.shown = map[uint64]shadowpt.PTE{}
@@ -155,7 +140,7 @@ func key(bar int, at uint64) string { return fmt.Sprintf("BAR%d page %d", bar, a
 // shows reports whether a place of a BAR shows VRAM.
 func (p *program) shows(b *bar, at uint64) bool {
 	e, ok := b.shown[at]
-	return ok && e.Valid && e.Target == shadowpt.VRAM && e.Addr < vramSize
+	return ok && e.Valid && e.Target == shadowpt.VRAM && e.Addr < p.vram()
 }
 
 func (p *program) n(what string, lo, hi int) uint64 {
@@ -183,13 +168,13 @@ func (p *program) remap() {
 			e.Addr = b.table // a driver writes its tables through the window
 			e.ReadOnly = false
 		case 13:
-			e.Addr = vramSize
+			e.Addr = p.vram()
 		}
 		p.both(func(s *side) { s.enter(b, at, e) })
 		p.win = b.table / praminSize * praminSize
 		b.entries[at] = e
 	}
-	p.both(func(s *side) { s.invalidate(p.t, b) })
+	p.both(func(s *side) { s.effect(p.t, b) })
 	clear(p.ways)
 	p.changed(b, func() {
 		if b.on {
@@ -209,7 +194,7 @@ func (p *program) drawPage() (bar int, off, addr uint64, shown, readOnly bool) {
 		if p.win != dataAt/praminSize*praminSize {
 			at = tableOf3 - dirOf3 // no other page is read there
 		}
-		return 0, pramin + at, p.win + at, p.win+at < vramSize, false
+		return 0, pramin + at, p.win + at, p.win+at < p.vram(), false
 	}
 	b := p.bar()
 	at := b.first + p.n("place", 0, 11)
@@ -262,8 +247,8 @@ func (p *program) engine() {
 }
 
 func (p *program) movePRAMIN() {
-	p.win = rapid.SampledFrom([]uint64{dataAt - 0x90000, dataAt, dirOf3, vramSize - praminSize/2, 4 * vramSize}).Draw(p.t, "PRAMIN") / 0x10000 * 0x10000
-	p.both(func(s *side) { s.wr(regWindow, uint32(p.win>>16)) })
+	p.win = rapid.SampledFrom([]uint64{dataAt - 0x90000, dataAt, dirOf3, p.vram() - praminSize/2, 4 * p.vram()}).Draw(p.t, "PRAMIN") / 0x10000 * 0x10000
+	p.both(func(s *side) { s.wr(s.window, uint32(p.win>>16)) })
 	clear(p.ways)
 }
 
@@ -288,8 +273,8 @@ func (p *program) compare() {
 			p.equal(want, got, key(b.index, at)+", trapped")
 		}
 	}
-	for at := uint64(0); at < praminSize && p.win < vramSize; at += page {
-		if p.win+at < vramSize {
+	for at := uint64(0); at < praminSize && p.win < p.vram(); at += page {
+		if p.win+at < p.vram() {
 			p.equal(p.sides[1].read(0, pramin+at, 64), p.sides[0].read(0, pramin+at, 64), "PRAMIN")
 		}
 	}
@@ -347,7 +332,7 @@ func equal(t *testing.T, mapped, trapped *side, first uint64) (programs int) {
 	rapid.Check(t, func(t *rapid.T) {
 		programs++
 		p := &program{t: t, sides: [2]*side{mapped, trapped}, first: first}
-		p.both(func(s *side) { require.NoError(t, s.Reset()) })
+		p.both(func(s *side) { s.restart(t) })
 		p.setUp()
 		for range rapid.IntRange(1, 40).Draw(t, "operations") {
 			switch p.n("operation", 0, 11) {

@@ -41,6 +41,8 @@ type mappable interface {
 // side is one of the two GPUs.
 type side struct {
 	function
+	layout
+	chip
 	maps   mappable
 	stats  *aperture.Stats
 	mapped []mapping
@@ -59,7 +61,7 @@ const patience = rig.Patience
 
 // The GPUs are small, so that a few pages meet often.
 const (
-	vramSize = 64 << 20
+	vramSize = rig.VRAM // of a GF100
 	bar1Size = 2 << 20
 	bar3Size = 1 << 20
 	pollSize = gf100.PollSize
@@ -81,31 +83,46 @@ var setups = map[string]func(t testing.TB, o offer) *side{
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, c.Close()) })
 		f := passthrough.New(c, o)
-		return open(t, &side{function: f, maps: f, stats: f.Stats()})
+		s := &side{function: f, layout: layoutGF100, maps: f, stats: f.Stats()}
+		s.chip = fermi{s}
+		return open(t, s)
 	},
-	"virtual":             func(t testing.TB, o offer) *side { return virtual(t, o, nil) },
-	"virtual, own spaces": func(t testing.TB, o offer) *side { return virtual(t, o, cards.Own) },
+	"virtual":             func(t testing.TB, o offer) *side { return virtual(t, o, layoutGF100, nil) },
+	"virtual, own spaces": func(t testing.TB, o offer) *side { return virtual(t, o, layoutGF100, cards.Own) },
 	"virtual, slow spaces": func(t testing.TB, o offer) *side {
 		scale.ReleaseOnly(t) // the isolation suite has such a card, too
-		return virtual(t, o, cards.Slow)
+		return virtual(t, o, layoutGF100, cards.Slow)
+	},
+	"virtual GH100": func(t testing.TB, o offer) *side {
+		ram, err := unix.Mmap(-1, 0, 2<<20, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_SHARED) // both sides use it at once
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, unix.Munmap(ram)) })
+		s := virtual(t, o, layoutGH100, nil)
+		s.chip = &hopper{side: s, ram: ram}
+		require.NoError(t, s.maps.(*serve.Virtual).Guest.MapDMA(ramBase, card.Mapping{Mem: ram, Write: true}))
+		return s
 	},
 }
 
 // virtual is a guest of a shared card, whose driver gpu may hide.
-func virtual(t testing.TB, o offer, gpu func(card.GPU) card.GPU) *side {
-	c, err := soft.New(soft.Config{VRAM: 4 * vramSize})
+func virtual(t testing.TB, o offer, l layout, gpu func(card.GPU) card.GPU) *side {
+	c, err := soft.New(soft.Config{VRAM: 4 * l.vram})
 	require.NoError(t, err)
 	agg := sharer(t, c, gpu)
-	v, err := serve.NewVirtual(agg, aggregator.GuestConfig{
-		Name: "a", VRAM: vramSize, Map: o.Map, MapLimits: o.Limits,
-	}, serve.GF100{PCI: shape})
+	device := serve.Chip(serve.GF100{PCI: shape})
+	if l.format == shadowpt.Hopper {
+		device = serve.GH100{PCI: shape}
+	}
+	v, err := serve.NewVirtual(agg, aggregator.GuestConfig{Name: "a", VRAM: l.vram, Map: o.Map, MapLimits: o.Limits}, device)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		require.NoError(t, v.Close())
 		require.NoError(t, agg.Close())
 		require.NoError(t, c.Close())
 	})
-	return open(t, &side{function: v.GPU, maps: v, stats: &v.Guest.Stats().Windows.Mapped})
+	s := &side{function: v.GPU, layout: l, maps: v, stats: &v.Guest.Stats().Windows.Mapped}
+	s.chip = fermi{s}
+	return open(t, s)
 }
 
 // open attaches a client, which maps all that is offered.
@@ -113,6 +130,12 @@ func open(t testing.TB, s *side) *side {
 	s.attach(t)
 	t.Cleanup(func() { s.detach(t) })
 	return s
+}
+
+// restart resets the GPU and starts a driver.
+func (s *side) restart(t require.TestingT) {
+	require.NoError(t, s.Reset())
+	s.boot()
 }
 
 func (s *side) attach(t require.TestingT) {
@@ -179,7 +202,7 @@ func (s *side) trapped(bar int, off uint64, p []byte) {
 
 func (s *side) wr(reg uint64, v uint32) {
 	s.WriteBAR(0, reg, binary.LittleEndian.AppendUint32(nil, v))
-	for s.patient && s.rd(regMMU)&(1<<15) == 0 {
+	for s.patient && !s.shown() {
 	}
 }
 
@@ -189,17 +212,11 @@ func (s *side) rd(reg uint64) uint32 {
 	return binary.LittleEndian.Uint32(b[:])
 }
 
-// Registers.
+// Registers of both chips.
 const (
-	regWindow     = 0x001700
-	regBAR1       = 0x001704
-	regBAR3       = 0x001714
-	regFlush      = 0x070000
-	regMMU        = 0x100c80
-	regPDB        = 0x100cb8
-	regInvalidate = 0x100cbc
-	pramin        = 0x700000
-	praminSize    = 0x100000
+	regFlush   = 0x070000
+	pramin     = 0x700000
+	praminSize = 0x100000
 )
 
 // barrier is the register write that a driver puts between accesses that depend on
@@ -208,12 +225,12 @@ func (s *side) barrier() { s.wr(regFlush, 1) }
 
 // peek and poke move PRAMIN over addr, and leave it there.
 func (s *side) poke(addr uint64, p []byte) {
-	s.wr(regWindow, uint32(addr/praminSize*praminSize>>16))
+	s.wr(s.window, uint32(addr/praminSize*praminSize>>16))
 	s.write(0, pramin+addr%praminSize, p)
 }
 
 func (s *side) peek(addr uint64, n int) []byte {
-	s.wr(regWindow, uint32(addr/praminSize*praminSize>>16))
+	s.wr(s.window, uint32(addr/praminSize*praminSize>>16))
 	return s.read(0, pramin+addr%praminSize, n)
 }
 
