@@ -15,6 +15,7 @@ import (
 	"github.com/umbra-gpu/umbra/devmodel/guest"
 	"github.com/umbra-gpu/umbra/devmodel/guest/gh100"
 	"github.com/umbra-gpu/umbra/devmodel/guest/push"
+	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
 
 // Chip is a chip that guests have, with the least memory of one.
@@ -58,6 +59,9 @@ type Driver interface {
 	// MapVRAM and MapRAM map new memory.
 	MapVRAM(n uint64) (va uint64, err error)
 	MapRAM(n uint64) (va uint64, p []byte, err error)
+	// Window shows what MapVRAM mapped in BAR1, which the guest has mapped, and Detour in BAR3, for a moment.
+	Window(va uint64) (p []byte, err error)
+	Detour(va uint64) error
 	// Open makes a channel that runs.
 	Open(id int) (Channel, error)
 }
@@ -73,6 +77,10 @@ type Channel interface {
 	Mark() (wait func() error, err error)
 	// Finish waits for all. It fails if the GPU stopped the channel.
 	Finish() error
+	// Unbind takes the channel off the card, and Bind begins to put it there again. The next call comes
+	// after wait.
+	Unbind() error
+	Bind() (wait func() error, err error)
 	Close() error
 }
 
@@ -82,12 +90,13 @@ type fermi struct {
 	s     *guest.Space
 	lines push.Engine
 	next  uint64 // the next address that is free
+	at    map[uint64]*guest.Buffer
 }
 
 func fermiWith(lines push.Engine) func(*guest.Guest) (Driver, error) {
 	return func(g *guest.Guest) (Driver, error) {
 		s, err := g.NewSpace()
-		return &fermi{g, s, lines, 0x1000_0000}, err
+		return &fermi{g, s, lines, 0x1000_0000, map[uint64]*guest.Buffer{}}, err
 	}
 }
 
@@ -97,6 +106,7 @@ func (f *fermi) add(b *guest.Buffer, err error, pages guest.Flags) (uint64, erro
 	}
 	va := f.next
 	f.next += (b.Size + 1<<28 - 1) >> 28 << 28
+	f.at[va] = b
 	return va, f.s.Map(va, b, pages)
 }
 
@@ -111,6 +121,19 @@ func (f *fermi) MapRAM(n uint64) (uint64, []byte, error) {
 	return va, b.Data, err
 }
 
+func (f *fermi) Window(va uint64) ([]byte, error) {
+	at, err := f.at[va].BAR1()
+	return f.g.Mapped(1, at)[:f.at[va].Size], err
+}
+
+func (f *fermi) Detour(va uint64) error {
+	_, hide, err := f.at[va].BAR3()
+	if err != nil {
+		return err
+	}
+	return hide()
+}
+
 func (f *fermi) Open(id int) (Channel, error) {
 	ch, err := f.g.NewChannelWith(id, f.s, guest.ChannelConfig{RingLog2: 11, Push: 256 << 10})
 	return &FermiChannel{ch, f, rand.New(rand.NewPCG(f.g.VRAM(), uint64(id)))}, err
@@ -121,6 +144,15 @@ type FermiChannel struct {
 	*guest.Channel
 	f   *fermi
 	rng *rand.Rand
+}
+
+// inst is a channel's first word in the channel table.
+const inst = 0x3000
+
+func (c *FermiChannel) Unbind() error { return c.f.g.Raw().SetReg(inst+8*uint32(c.ID), 0) }
+
+func (c *FermiChannel) Bind() (func() error, error) {
+	return c.f.g.Sync, c.f.g.Raw().Bind(c.ID, gf100.InstanceBound|1<<30|uint32(c.Instance()>>12), 0x001f0001)
 }
 
 // Copy implements Channel: by any of the engines.
@@ -159,6 +191,8 @@ type hopper struct {
 	g *guest.Guest
 	d *gh100.Driver
 	s *gh100.Space
+
+	vram map[uint64][2]uint64 // address and size, by where it is mapped
 }
 
 // GaveUp is why that driver gave up: it panics.
@@ -170,7 +204,7 @@ func NewHopper(g *guest.Guest) *gh100.Driver {
 }
 
 func newHopper(g *guest.Guest) (Driver, error) {
-	h := &hopper{g: g, d: NewHopper(g)}
+	h := &hopper{g: g, d: NewHopper(g), vram: map[uint64][2]uint64{}}
 	return h, h.try(func() {
 		h.d.Boot()
 		h.s = h.d.NewSpace()
@@ -189,8 +223,33 @@ func (h *hopper) try(do func()) (err error) {
 }
 
 func (h *hopper) MapVRAM(n uint64) (va uint64, err error) {
-	err = h.try(func() { va = h.s.Map(gh100.VRAM, h.d.AllocVRAM(n), n) })
+	err = h.try(func() {
+		addr := h.d.AllocVRAM(n)
+		va = h.s.Map(gh100.VRAM, addr, n)
+		h.vram[va] = [2]uint64{addr, n}
+	})
 	return va, err
+}
+
+func (h *hopper) Window(va uint64) (p []byte, err error) {
+	addr, n := h.vram[va][0], h.vram[va][1]
+	err = h.try(func() {
+		h.d.ShowBAR2(addr, 4096, false) // the call that this takes is over before Bind begins one
+		at := h.d.MapBAR1(addr)
+		for off := uint64(4096); off < n; off += 4096 {
+			h.d.MapBAR1(addr + off)
+		}
+		p = h.g.Mapped(1, at)[:n]
+	})
+	return p, err
+}
+
+func (h *hopper) Detour(va uint64) error {
+	return h.try(func() {
+		for _, on := range []bool{true, false} {
+			h.d.ShowBAR2(h.vram[va][0], h.vram[va][1], on)
+		}
+	})
 }
 
 func (h *hopper) MapRAM(n uint64) (va uint64, p []byte, err error) {
@@ -243,6 +302,14 @@ func (c *hopperChannel) Finish() error { return c.until(c.last) }
 func (c *hopperChannel) until(seq uint32) (err error) {
 	failed := c.h.try(func() { err = c.Until(seq) })
 	return errors.Join(failed, err)
+}
+
+func (c *hopperChannel) Unbind() error { return c.h.try(c.h.s.Detach) }
+
+func (c *hopperChannel) Bind() (wait func() error, err error) {
+	var reply func()
+	err = c.h.try(func() { reply = c.h.s.Attach() })
+	return func() error { return c.h.try(reply) }, err
 }
 
 func (c *hopperChannel) Close() error { return c.h.try(c.Channel.Close) }

@@ -15,7 +15,6 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/aggregator/passthrough"
 	"github.com/umbra-gpu/umbra/devmodel/guest"
-	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/tests/rig"
 	"github.com/umbra-gpu/umbra/tests/scale"
 	"github.com/umbra-gpu/umbra/tests/testserver"
@@ -122,7 +121,7 @@ func TestMovesLoseNoByte(t *testing.T) {
 type slowCard struct{ *soft.Card }
 
 func (s slowCard) WriteVRAM(addr uint64, p []byte) bool {
-	if rand.IntN(2) == 0 {
+	if rand.IntN(8) == 0 {
 		time.Sleep(time.Duration(rand.IntN(300)) * time.Microsecond)
 	}
 	return s.Card.WriteVRAM(addr, p)
@@ -134,31 +133,39 @@ func (s slowCard) WriteVRAM(addr uint64, p []byte) bool {
 // tests the same in pass-through, and TestNoChannelBeginsWhilePagesMove of package aggregator
 // tests each step.
 func TestRebindsLoseNoByte(t *testing.T) {
+	for _, chip := range rig.Chips {
+		t.Run(chip.Device.Name(), func(t *testing.T) {
+			cfg := testserver.SharedConfig{Card: soft.Config{VRAM: 5 << 30}, Plant: func(c *soft.Card) card.Registers { return slowCard{c} }}
+			e := rig.New(t, cfg).AddChip(chip, aggregator.GuestConfig{Name: "a", Map: aperture.MapBAR1 | aperture.MapBAR3})
+			rebinds(t, chip.Attach(t, e.Socket, client), e.Guest)
+		})
+	}
+}
+
+func rebinds(t *testing.T, d rig.Driver, gpu *aggregator.Guest) {
 	const (
-		pages, half  = 64, page / 2
-		pieces       = 4 // of each half
-		id           = 1
-		toVA, fromVA = 0x1000_0000, 0x2000_0000
-		inst         = 0x3000 + 8*id // NV_PCCSR_CHANNEL_INST
+		pages, half = 64, page / 2
+		pieces      = 4 // of each half
 	)
 	rounds := scale.Of(4, 20)
-	s := rig.New(t, testserver.SharedConfig{Plant: func(c *soft.Card) card.Registers { return slowCard{c} }})
-	g := s.Attach(s.Add(aggregator.GuestConfig{Name: "a", Map: aperture.MapBAR1 | aperture.MapBAR3}), client)
-	to, from := g.Buffer(toVA, pages*page, guest.Small), g.BufferRAM(fromVA, pages*page)
-	at, err := to.BAR1()
+	to, err := d.MapVRAM(pages * page)
 	require.NoError(t, err)
-	mem := g.Mapped(1, at)[:to.Size]
-	ch := g.Channel(id, guest.ChannelConfig{RingRAM: true, PushRAM: true, RingLog2: 12, Push: 256 << 10})
+	mem, err := d.Window(to)
+	require.NoError(t, err)
+	from, ram, err := d.MapRAM(pages * page)
+	require.NoError(t, err)
+	ch, err := d.Open(1)
+	require.NoError(t, err)
 	require.NoError(t, ch.Finish())
 
-	stats := s.GPUs[0].Guest.Stats()
+	stats := gpu.Stats()
 	moved, binds := stats.Windows.Mapped.PagesMoved.Load(), stats.Channels.Binds.Load()
-	want := make([]byte, to.Size)
+	want := make([]byte, pages*page)
 	for round := range uint32(rounds) {
 		for i := 0; i < len(want); i += 4 {
 			binary.LittleEndian.PutUint32(want[i:], (round+1)<<24|uint32(i)+1)
 		}
-		copy(from.Data, want)
+		copy(ram, want)
 		done := make(chan struct{})
 		go func() { // a processor: the second half of each page
 			defer close(done)
@@ -176,21 +183,16 @@ func TestRebindsLoseNoByte(t *testing.T) {
 			before := stats.Channels.Binds.Load()
 			// It is unbound with work under way, gets more work, and is bound while pages
 			// move.
-			require.NoError(t, g.Raw().SetReg(inst, 0))
+			require.NoError(t, ch.Unbind())
 			for _, k := range order[:min(64, len(order))] {
 				off := uint64(k/pieces*page + k%pieces*half/pieces)
-				require.NoError(t, ch.Copy(guest.CopyEngines[k%len(guest.CopyEngines)], toVA+off, fromVA+off, half/pieces))
+				require.NoError(t, ch.Copy(to+off, from+off, half/pieces))
 			}
 			order = order[min(64, len(order)):]
-			bound := make(chan error, 1)
-			go func() {
-				time.Sleep(time.Duration(rand.IntN(3000)) * time.Microsecond)
-				bound <- g.Raw().Bind(id, gf100.InstanceBound|1<<30|uint32(ch.Instance()>>12), 0x001f0001)
-			}()
-			_, hide, err := to.BAR3()
+			bound, err := ch.Bind()
 			require.NoError(t, err)
-			require.NoError(t, hide())
-			require.NoError(t, <-bound)
+			require.NoError(t, d.Detour(to))
+			require.NoError(t, bound())
 			// Every other bind is waited for: requests before the end of an earlier one
 			// coalesce with it.
 			if await {
@@ -199,12 +201,10 @@ func TestRebindsLoseNoByte(t *testing.T) {
 		}
 		<-done
 		require.NoError(t, ch.Finish())
-		got := make([]byte, len(want))
-		require.NoError(t, to.Read(0, got))
-		require.Equal(t, want, got, "round %d", round)
+		require.Equal(t, want, append([]byte(nil), mem...), "round %d", round)
 	}
 	require.GreaterOrEqual(t, stats.Windows.Mapped.PagesMoved.Load()-moved, uint64(rounds*pages))
 	require.GreaterOrEqual(t, stats.Channels.Binds.Load()-binds, uint64(2*rounds))
 	require.Zero(t, stats.Windows.Mapped.TooFast.Load())
-	require.Empty(t, s.GPUs[0].Guest.QuarantineReason())
+	require.Empty(t, gpu.QuarantineReason())
 }

@@ -98,8 +98,14 @@ func (d *Driver) Alloc(client, parent, handle, class uint32, params []byte) uint
 
 // Control calls a control of an object, and returns the status.
 func (d *Driver) Control(client, object, number uint32, params []byte) uint32 {
+	return d.begin(client, object, number, params)()
+}
+
+// begin is Control up to what waits for the reply.
+func (d *Driver) begin(client, object, number uint32, params []byte) (status func() uint32) {
 	p := Fields{0: uint64(client), 4: uint64(object), 8: uint64(number), 0x10: uint64(len(params))}.Bytes(0x18)
-	return le.Uint32(d.Call(76, append(p, params...))[0xc:])
+	d.Send(76, append(p, params...))
+	return func() uint32 { return le.Uint32(d.Reply(76)[0xc:]) }
 }
 
 // Free frees an object with all that is below it, and returns the status.

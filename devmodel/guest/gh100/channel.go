@@ -106,6 +106,9 @@ func (c *Channel) Wait(seq uint32) {
 func (c *Channel) Until(seq uint32) (err error) {
 	c.Driver.Wait(fmt.Sprintf("fence %d of channel %d", seq, c.ID), func() bool {
 		if c.Done(seq) {
+			if seq == c.seq {
+				c.pushed = 0
+			}
 			return true
 		}
 		err = c.Err()

@@ -46,6 +46,7 @@ type Driver struct {
 	internal          [3]uint32 // client, device and subdevice of GSP's own
 	clients           uint32
 	window            *tables // of BAR1
+	window2           *tables // of BAR2, nil without
 	windowEnd         uint64  // of what is mapped there
 }
 
@@ -121,7 +122,7 @@ func (d *Driver) Boot() {
 	for i := range d.internal {
 		d.internal[i] = le.Uint32(info[0x640+4*i:])
 	}
-	d.window, d.windowEnd = d.newTables(le.Uint64(info[0x600:])), 0
+	d.window, d.windowEnd, d.window2 = d.newTables(le.Uint64(info[0x600:])), 0, nil
 }
 
 // start lets FSP start GSP, and enables interrupts.

@@ -81,6 +81,22 @@ func (d *Driver) Show(off, addr uint64) {
 	d.window.Flush(7)
 }
 
+// ShowBAR2 shows n bytes of VRAM at the beginning of BAR2, the function's BAR3, or takes them away.
+func (d *Driver) ShowBAR2(addr, n uint64, on bool) {
+	first := d.window2 == nil
+	if first {
+		d.window2 = d.newTables(d.AllocVRAM(pageSize))
+	}
+	for at := uint64(0); at < n; at += pageSize {
+		d.window2.set(at, shadowpt.PTE{Valid: on, Target: VRAM, Addr: addr + at})
+	}
+	if first {
+		below := shadowpt.Table{Present: true, Target: VRAM, Addr: d.window2.at[[2]uint64{}]}
+		d.Call(70, Fields{0: 1, 8: shadowpt.Hopper.Dirs[0].Encode(shadowpt.PDE{Small: below})[0], 0x10: 56}.Bytes(0x18))
+	}
+	d.window2.Flush(7)
+}
+
 // Space is an address space, with a client of its own.
 type Space struct {
 	*tables
@@ -104,8 +120,19 @@ func (d *Driver) NewSpace() *Space {
 	d.must(d.Alloc(s.Client, s.Client, device, 0x80, make([]byte, 56)))
 	d.must(d.Alloc(s.Client, device, subdevice, 0x2080, make([]byte, 4)))
 	d.must(d.Alloc(s.Client, device, space, 0x90f1, Fields{4: 8}.Bytes(0x30)))
-	d.must(d.Control(s.Client, device, 0x801813, Fields{0: s.root, 8: 2, 0x10: space}.Bytes(0x20)))
+	s.Attach()()
 	return s
+}
+
+// Detach takes the space's tables away, and so its channels off the card.
+func (s *Space) Detach() {
+	s.must(s.Control(s.Client, device, 0x801814, Fields{0: space}.Bytes(8)))
+}
+
+// Attach gives the space its tables. The next call comes after wait.
+func (s *Space) Attach() (wait func()) {
+	status := s.begin(s.Client, device, 0x801813, Fields{0: s.root, 8: 2, 0x10: space}.Bytes(0x20))
+	return func() { s.must(status()) }
 }
 
 // Root is the address of the space's directory in VRAM.
@@ -129,6 +156,6 @@ func (s *Space) Unmap(va uint64) {
 
 // Close frees the space with its channels, as the end of a client does.
 func (s *Space) Close() {
-	s.must(s.Control(s.Client, device, 0x801814, Fields{0: space}.Bytes(8)))
+	s.Detach()
 	s.must(s.Free(s.Client, s.Client))
 }
