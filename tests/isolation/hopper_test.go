@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
@@ -17,26 +18,29 @@ import (
 	"github.com/umbra-gpu/umbra/devmodel/guest"
 	"github.com/umbra-gpu/umbra/devmodel/guest/gh100"
 	"github.com/umbra-gpu/umbra/devmodel/guest/push"
+	chip "github.com/umbra-gpu/umbra/mmio/gh100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 	"github.com/umbra-gpu/umbra/tests/options"
 	"github.com/umbra-gpu/umbra/tests/rig"
 	"github.com/umbra-gpu/umbra/tests/scale"
 	"github.com/umbra-gpu/umbra/tests/testserver"
+	"github.com/umbra-gpu/umbra/vfiouser/client"
 )
 
 // hopperWard is a ward whose attacker has a GH100, and so has a second bystander, which copies.
 type hopperWard struct {
 	*Ward
-	*gh100.Driver // the attacker's
+	*gh100.Driver                  // the attacker's
+	t             require.TestingT // that runs
 	neighbour     *rig.Copier
 	s             *gh100.Space
 	ch            *gh100.Channel
-	loot, mine    uint64 // where the attacker has RAM, and VRAM for entries of its own
+	loot, mine    uint64 // where the attacker has RAM, and VRAM for entries of its own, a big page of each
 }
 
-func newHopperWard(t *testing.T, c options.Combination, cfg testserver.SharedConfig) *hopperWard {
+func newHopperWard(t testing.TB, c options.Combination, cfg testserver.SharedConfig) *hopperWard {
 	cfg.Card.VRAM = 9 << 30
-	h := &hopperWard{Ward: newWard(t, c, cfg, rig.Hopper, 3)}
+	h := &hopperWard{Ward: newWard(t, c, cfg, rig.Hopper, 3), t: t}
 	t.Cleanup(func() { _ = h.Close() })
 	var err error
 	h.neighbour, err = rig.NewCopier(rig.Hopper, h.GPUs[2].Socket, h.client(), 1)
@@ -48,14 +52,15 @@ func newHopperWard(t *testing.T, c options.Combination, cfg testserver.SharedCon
 }
 
 // restart resets the attacker's GPU and makes a space, with a channel that can copy.
-func (h *hopperWard) restart(t *testing.T) {
-	require.NoError(t, h.machine.Reset())
+func (h *hopperWard) restart() {
+	require.NoError(h.t, h.machine.Reset())
 	h.Driver = rig.NewHopper(h.machine)
 	h.Boot()
 	h.Timeout = time.Second / 2 // of what its own attacks may have broken
 	h.s = h.NewSpace()
-	addr, _ := h.AllocRAM(64 << 10)
-	h.loot, h.mine = h.s.Map(gh100.RAM, addr, 64<<10), h.s.Map(gh100.VRAM, h.AllocVRAM(4096), 4096)
+	const n = 64 << 10
+	addr, _ := h.AllocRAM(n)
+	h.loot, h.mine = h.s.Map(gh100.RAM, addr, n), h.s.Map(gh100.VRAM, h.AllocVRAM(n), n)
 	h.ch = h.s.NewChannel(1, gh100.Graphics)
 }
 
@@ -91,6 +96,14 @@ func words(at uint64) (list []uint64) {
 const (
 	deviceHandle = 0xde1d0000
 	spaceHandle  = 0x90f10000
+	lastDir      = 4 // of shadowpt.Hopper
+)
+
+// called are functions, controls and classes, and handles that any guest has, for calls that make little sense.
+var (
+	called  = []uint32{4, 10, 47, 65, 70, 71, 72, 73, 76, 76, 76, 103, 103, 103, 1 << 20}
+	meaning = []uint64{0, 1, 2, 3, 8, 0x80, 0x81, 0x2080, 0x90f1, 0xc86f, 0xcb97, 0xc8b5, 0x801813, 0x801814, 0x90f10106, 0xa06f0103, 0xa06f0104, 0x20800ac3,
+		0xc1d00000, 0xc1d00001, 0xc1e00000, deviceHandle, 0xde1e0000, 0x5d1d0000, 0x5d1e0000, spaceHandle, 0xf1f00001, 0xf1f00002, 1 << 20, 1<<32 - 1}
 )
 
 // hopperCases are the ways to a place.
@@ -117,6 +130,67 @@ var hopperCases = []struct {
 		h.WriteVRAM(h.s.Entry(len(shadowpt.Hopper.Dirs)-1, h.mine), binary.LittleEndian.AppendUint64(nil, word))
 		h.s.Flush(1)
 		h.use(h.mine, write)
+	}},
+	{"pages of 64 KiB", func(h *hopperWard, at, word uint64, write bool) {
+		own, f := h.AllocVRAM(4096), shadowpt.Hopper
+		h.WriteVRAM(own+f.Pages[0].Index(h.mine)*8, binary.LittleEndian.AppendUint64(nil, word))
+		for _, table := range []uint64{own, at} { // beside that of small pages
+			w := f.Dirs[lastDir].Encode(shadowpt.PDE{Big: shadowpt.Table{Present: true, Addr: table}})
+			h.WriteVRAM(h.s.Entry(lastDir, h.mine), binary.LittleEndian.AppendUint64(nil, w[0]))
+			h.s.Flush(1)
+			h.use(h.mine, write)
+			h.use(h.mine+60<<10, write) // a page need not begin at a multiple of its size
+		}
+	}},
+	{"calls", func(h *hopperWard, at, word uint64, _ bool) {
+		rng := rand.New(rand.NewPCG(at, word))
+		for range 40 {
+			p := make([]byte, 0x200)
+			for range 16 {
+				v := append(meaning, at, word, at>>12, rng.Uint64()>>rng.IntN(64))[rng.IntN(len(meaning)+4)]
+				binary.LittleEndian.PutUint64(p[4*rng.IntN(40):], v)
+			}
+			for i := range 6 { // handles and numbers, before what they are given
+				if rng.IntN(4) > 0 {
+					binary.LittleEndian.PutUint32(p[4*i:], uint32(meaning[rng.IntN(len(meaning))]))
+				}
+			}
+			h.Send(called[rng.IntN(len(called))], p)
+			for _, there := h.Receive(); there; _, there = h.Receive() {
+			}
+		}
+		h.restart()
+	}},
+	{"GP_PUT and rings", func(h *hopperWard, at, word uint64, _ bool) {
+		h.ch.Push(at&(1<<40-1) | word&(1<<32-1)<<32)
+		for _, put := range []uint64{word, at, at >> 12, ^word} {
+			h.WriteVRAM(h.ch.USERD+chip.USERDGPPut, binary.LittleEndian.AppendUint32(nil, uint32(put)))
+			h.Write32(0xbb0090, 1)
+		}
+		h.restart()
+	}},
+	{"RAM while it is unmapped, and after", func(h *hopperWard, at, word uint64, write bool) {
+		dst, src := h.loot, h.mine
+		if write {
+			dst, src = src, dst
+		}
+		b := new(push.Buffer).Bind(push.HopperCopy).CopyLines(push.HopperCopy, push.Surface{VA: dst}, push.Surface{VA: src}, 4096, 1<<20)
+		h.ch.Submit(b.Words...)
+		raw, ram := h.machine.Raw(), h.machine.Memory().Data
+		require.NoError(h.t, raw.UnmapAll())
+		before := bytes.Clone(ram)
+		for range 8 { // round trips, in which engines work
+			h.Write32(0xbb0090, 1)
+			h.Read32(0)
+		}
+		if !bytes.Equal(before, ram) {
+			h.report("RAM has changed after it was unmapped")
+		}
+		_ = raw.Map(at&^0xfff, 0, 0x10000, client.ReadWrite) // where it may not be
+		h.Read32(0)
+		require.NoError(h.t, raw.UnmapAll())
+		require.NoError(h.t, raw.Map(h.machine.RAMBase(), 0, uint64(len(ram)), client.ReadWrite))
+		h.restart()
 	}},
 	{"roots", func(h *hopperWard, at, word uint64, write bool) {
 		h.Control(h.s.Client, deviceHandle, 0x801813, gh100.Fields{0: at, 8: word & 3, 0xc: word >> 1 & 3, 0x10: spaceHandle}.Bytes(0x20))
@@ -175,48 +249,80 @@ func (h *hopperWard) places() []uint64 {
 		own - gsp.Reserved, own - 4096, own, own + 4096, busWindow - 4096, 1<<40 - 4096, 1<<52 - 4096}
 }
 
-// attack tries a case at a place. What the attacker's driver gives up is no finding.
-func (h *hopperWard) attack(t *testing.T, do func(h *hopperWard, at, word uint64, write bool), at uint64) {
-	h.restart(t)
-	for i, word := range words(at) {
+// hopperAction is a case with what it is given.
+type hopperAction struct {
+	kind     int
+	at, word uint64
+	write    bool
+}
+
+// draw draws what an attacker does: any case at any place, with entries that are nearly right.
+func (h *hopperWard) draw() *rapid.Generator[[]hopperAction] {
+	at := rapid.OneOf(rapid.SampledFrom(h.places()), rapid.Map(rapid.Uint64(), func(v uint64) uint64 { return v &^ 0xfff }))
+	bits := rapid.OneOf(rapid.Just(uint64(0)), rapid.Map(rapid.IntRange(0, 63), func(b int) uint64 { return 1 << b }), rapid.Uint64())
+	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) hopperAction {
+		a := hopperAction{rapid.IntRange(0, len(hopperCases)-1).Draw(t, "case"), at.Draw(t, "place"), 0, rapid.Bool().Draw(t, "write")}
+		a.word = rapid.SampledFrom(words(a.at)).Draw(t, "word") ^ bits.Draw(t, "bits")
+		return a
+	}), 1, 20)
+}
+
+// attack does what a list says. What the attacker's driver gives up is no finding.
+func (h *hopperWard) attack(t require.TestingT, list []hopperAction) {
+	h.t = t
+	h.restart()
+	for _, a := range list {
 		func() {
 			defer func() {
 				if p := recover(); p != nil {
 					_ = p.(rig.GaveUp)
-					h.restart(t)
+					h.restart()
 				}
 			}()
-			do(h, at, word, i%2 == 0)
+			hopperCases[a.kind].do(h, a.at, a.word, a.write)
 			if h.ch.Err() != nil {
-				h.restart(t)
+				h.restart()
 			}
 		}()
 	}
 	require.NoError(t, h.machine.Sync(), "the server dropped the guest")
-	require.Empty(t, h.Violations())
+	require.Empty(t, h.Violations(), "after %+v", list)
 	require.NoError(t, h.neighbour.Copy())
 }
 
 // TestHopperGate is TestGate for an attacker with a GH100. A victim with a GF100 and a neighbour with a GH100
 // copy on.
 func TestHopperGate(t *testing.T) {
-	for _, c := range scale.Of([]options.Combination{options.Mapped}, options.Few()) {
+	for n, c := range scale.Of([]options.Combination{options.Mapped}, options.Few()) {
 		t.Run(c.String(), func(t *testing.T) {
 			h := newHopperWard(t, c, testserver.SharedConfig{})
 			before := h.Copies()
 			for i, k := range hopperCases {
 				for j, at := range h.places() {
 					if scale.Release() || (i+j)%2 == 0 {
-						t.Run(fmt.Sprintf("%s at %#x", k.name, at), func(t *testing.T) { h.attack(t, k.do, at) })
+						var list []hopperAction
+						for n, word := range words(at) {
+							list = append(list, hopperAction{i, at, word, n%2 == 0})
+						}
+						t.Run(fmt.Sprintf("%s at %#x", k.name, at), func(t *testing.T) { h.attack(t, list) })
 					}
 				}
 			}
+			for i := range random {
+				h.attack(t, h.draw().Example(n*random+i))
+			}
 			require.Eventually(t, func() bool { return h.Copies() > before }, wait, tick)
-			h.restart(t)
+			h.restart()
 			h.use(h.mine, true)
 			require.NoError(t, h.ch.Err())
 		})
 	}
+}
+
+func FuzzHopperGate(f *testing.F) {
+	h := newHopperWard(f, options.Mapped, testserver.SharedConfig{})
+	addSeeds(f)
+	f.Fuzz(rapid.MakeFuzz(func(t *rapid.T) { h.attack(t, h.draw().Draw(t, "actions")) }))
 }
 
 // TestHopperGateFindsHoles plants two holes in the card: a window, and a translation, that reach others'
@@ -224,7 +330,7 @@ func TestHopperGate(t *testing.T) {
 func TestHopperGateFindsHoles(t *testing.T) {
 	s := &shifted{}
 	h := newHopperWard(t, options.Oracle, testserver.SharedConfig{Plant: func(c *soft.Card) card.Registers { s.Card = c; return s }})
-	h.restart(t)
+	h.restart()
 	require.Empty(t, h.Violations())
 	s.to.Store(h.free[0].Addr)
 	s.from.Store(h.Endpoint.Guest.Extents()[0].Card)
@@ -235,7 +341,7 @@ func TestHopperGateFindsHoles(t *testing.T) {
 
 	u := &unbounded{format: shadowpt.Hopper, kind: strangeKind & 0xf}
 	h = newHopperWard(t, options.Mapped, testserver.SharedConfig{Plant: func(c *soft.Card) card.Registers { u.Card = c; return u }})
-	h.restart(t)
+	h.restart()
 	u.tables = h.Endpoint.Guest.Tables()
 	u.target.Store(h.bystander.Extents()[0].Card)
 	hopperCases[0].do(h, 0, shadowpt.Hopper.EncodePTE(shadowpt.PTE{Valid: true, Addr: 1 << 21, Kind: u.kind}), false)

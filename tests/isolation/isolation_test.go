@@ -121,13 +121,17 @@ func (w *Ward) attack(t require.TestingT, actions []hostile.Action) {
 	require.Empty(t, w.Violations(), "after %v", actions)
 }
 
-func FuzzGate(f *testing.F) {
-	w := ward(f)
+// addSeeds adds inputs as long as the longest draw takes: rapid skips one that ends early.
+func addSeeds(f *testing.F) {
 	for seed := range byte(4) {
-		// As much as the longest draw takes: rapid skips an input that ends early.
 		raw := make([]byte, 64<<10)
 		rand.NewChaCha8([32]byte{seed}).Read(raw)
 		f.Add(raw)
 	}
+}
+
+func FuzzGate(f *testing.F) {
+	w := ward(f)
+	addSeeds(f)
 	f.Fuzz(rapid.MakeFuzz(func(t *rapid.T) { w.attack(t, hostile.Gen(40).Draw(t, "actions")) }))
 }
