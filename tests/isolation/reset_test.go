@@ -13,6 +13,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/devmodel/guest"
+	"github.com/umbra-gpu/umbra/devmodel/guest/gh100"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/tests/rig"
 	"github.com/umbra-gpu/umbra/tests/testserver"
@@ -92,4 +93,39 @@ func TestSavedChannels(t *testing.T) {
 			require.False(t, holds(g), "the next client")
 		})
 	}
+}
+
+// TestSleepingChannels is TestSavedChannels for a GH100, whose channels are back after a suspend with a
+// reset.
+func TestSleepingChannels(t *testing.T) {
+	r := rig.New(t, testserver.SharedConfig{Card: soft.Config{VRAM: 5 << 30}})
+	e := r.AddChip(rig.Hopper, aggregator.GuestConfig{Name: "a"})
+	// holds reports whether a subchannel has an object.
+	holds := func(ch *gh100.Channel) bool { return ch.Until(ch.Submit(0x2001_6040, 0)) == nil }
+	attach := func() (g *guest.Guest, d *gh100.Driver, ch *gh100.Channel) {
+		require.Eventually(t, func() (there bool) { // the server may not have ended the last client
+			var err error
+			g, err = guest.Plug(t.Context(), e.Socket, guest.Config{RAM: 1 << 20, Timeout: rig.Patience})
+			return err == nil
+		}, wait, tick)
+		d = rig.NewHopper(g)
+		d.Boot()
+		return g, d, d.NewSpace().NewChannel(1, gh100.Graphics)
+	}
+	g, d, ch := attach()
+	ch.Wait(ch.Submit(0x2001_6000, 0x902d))
+	for range 3 {
+		d.Suspend()
+		require.NoError(t, g.Reset())
+		d.Resume()
+		require.True(t, holds(ch))
+	}
+	for range 512 - 4 { // the ring begins again, as a new channel's
+		ch.Wait(ch.Submit())
+	}
+	d.Suspend()
+	require.NoError(t, g.Close())
+	g, _, ch = attach()
+	defer g.Close()
+	require.False(t, holds(ch), "the next client's, at the same place")
 }
