@@ -304,6 +304,8 @@ func TestRefused(t *testing.T) {
 	require.Zero(t, u.alloc(c1, dev, 6, 0xc86f, channelParams(3, 9).bytes(368)))
 	status, _ := u.control(c1, 6, 0xa06f0103, []byte{1, 0})
 	require.EqualValues(t, 0x51, status)
+	_, there := u.g.ChannelOf(3)
+	require.False(t, there, "the host has no such channel")
 	require.Zero(t, u.free(c1, 6))
 	n := uint32(0)
 	for u.alloc(c1, dev, 1000+n, 0x2080, nil) == 0 {
