@@ -36,6 +36,7 @@ type hopperWard struct {
 	s             *gh100.Space
 	ch            *gh100.Channel
 	loot, mine    uint64 // where the attacker has RAM, and VRAM for entries of its own, a big page of each
+	ram           []byte // at loot
 }
 
 func newHopperWard(t testing.TB, c options.Combination, cfg testserver.SharedConfig) *hopperWard {
@@ -55,11 +56,15 @@ func newHopperWard(t testing.TB, c options.Combination, cfg testserver.SharedCon
 func (h *hopperWard) restart() {
 	require.NoError(h.t, h.machine.Reset())
 	h.Driver = rig.NewHopper(h.machine)
+	gaveUp := h.Fail
+	h.Fail = func(why ...any) { require.Empty(h.t, append(why, h.Violations()), "after a reset") }
+	defer func() { h.Fail = gaveUp }()
 	h.Boot()
 	h.Timeout = time.Second / 2 // of what its own attacks may have broken
 	h.s = h.NewSpace()
 	const n = 64 << 10
-	addr, _ := h.AllocRAM(n)
+	var addr uint64
+	addr, h.ram = h.AllocRAM(n)
 	h.loot, h.mine = h.s.Map(gh100.RAM, addr, n), h.s.Map(gh100.VRAM, h.AllocVRAM(n), n)
 	h.ch = h.s.NewChannel(1, gh100.Graphics)
 }
@@ -169,27 +174,25 @@ var hopperCases = []struct {
 		}
 		h.restart()
 	}},
-	{"RAM while it is unmapped, and after", func(h *hopperWard, at, word uint64, write bool) {
-		dst, src := h.loot, h.mine
-		if write {
-			dst, src = src, dst
-		}
-		b := new(push.Buffer).Bind(push.HopperCopy).CopyLines(push.HopperCopy, push.Surface{VA: dst}, push.Surface{VA: src}, 4096, 1<<20)
-		h.ch.Submit(b.Words...)
-		raw, ram := h.machine.Raw(), h.machine.Memory().Data
+	{"RAM while it is unmapped, and after", func(h *hopperWard, at, _ uint64, _ bool) {
+		raw, mark := h.machine.Raw(), bytes.Repeat([]byte{0x22}, len(h.ram))
+		copy(h.ram, mark)
+		b := new(push.Buffer).Bind(push.HopperCopy)
+		h.ch.Submit(b.CopyLines(push.HopperCopy, push.Surface{VA: h.loot}, push.Surface{VA: h.mine}, uint32(len(mark)), 1<<20).Words...)
+		h.Wait("copy", func() bool { return !bytes.Equal(mark, h.ram) })
 		require.NoError(h.t, raw.UnmapAll())
-		before := bytes.Clone(ram)
+		copy(h.ram, mark)
 		for range 8 { // round trips, in which engines work
 			h.Write32(0xbb0090, 1)
 			h.Read32(0)
 		}
-		if !bytes.Equal(before, ram) {
+		if !bytes.Equal(mark, h.ram) {
 			h.report("RAM has changed after it was unmapped")
 		}
 		_ = raw.Map(at&^0xfff, 0, 0x10000, client.ReadWrite) // where it may not be
 		h.Read32(0)
 		require.NoError(h.t, raw.UnmapAll())
-		require.NoError(h.t, raw.Map(h.machine.RAMBase(), 0, uint64(len(ram)), client.ReadWrite))
+		require.NoError(h.t, raw.Map(h.Base, 0, uint64(len(h.Driver.RAM)), client.ReadWrite))
 		h.restart()
 	}},
 	{"roots", func(h *hopperWard, at, word uint64, write bool) {
