@@ -38,17 +38,18 @@ var (
 		0xc1d00000, 0xc1d00001, 0xc1e00000, deviceHandle, 0xde1e0000, 0x5d1d0000, 0x5d1e0000, spaceHandle, 0xf1f00001, 0xf1f00002, 1 << 20, 1<<32 - 1}
 )
 
-// hopperCases are the ways to a place.
+// hopperCases are the ways to a place, with how many of its words the gate tries.
 var hopperCases = []struct {
-	name string
-	do   func(h *hopperWard, at, word uint64, write bool)
+	name  string
+	words int
+	do    func(h *hopperWard, at, word uint64, write bool)
 }{
-	{"page entries", func(h *hopperWard, _, word uint64, write bool) {
+	{"page entries", 12, func(h *hopperWard, _, word uint64, write bool) {
 		h.WriteVRAM(h.s.Entry(len(shadowpt.Hopper.Dirs), h.mine), binary.LittleEndian.AppendUint64(nil, word))
 		h.s.Flush(1)
 		h.use(h.mine, write)
 	}},
-	{"directory entries", func(h *hopperWard, at, word uint64, write bool) {
+	{"directory entries", 12, func(h *hopperWard, at, word uint64, write bool) {
 		for level := len(shadowpt.Hopper.Dirs) - 1; level >= 0; level-- {
 			s := h.NewSpace()
 			va := s.Map(gh100.VRAM, h.AllocVRAM(4096), 4096)
@@ -63,7 +64,7 @@ var hopperCases = []struct {
 		h.s.Flush(1)
 		h.use(h.mine, write)
 	}},
-	{"pages of 64 KiB", func(h *hopperWard, at, word uint64, write bool) {
+	{"pages of 64 KiB", 12, func(h *hopperWard, at, word uint64, write bool) {
 		own, f := h.AllocVRAM(4096), shadowpt.Hopper
 		h.WriteVRAM(own+f.Pages[0].Index(h.mine)*8, binary.LittleEndian.AppendUint64(nil, word))
 		for _, table := range []uint64{own, at} { // beside that of small pages
@@ -74,7 +75,7 @@ var hopperCases = []struct {
 			h.use(h.mine+60<<10, write) // a page need not begin at a multiple of its size
 		}
 	}},
-	{"calls", func(h *hopperWard, at, word uint64, _ bool) {
+	{"calls", 3, func(h *hopperWard, at, word uint64, _ bool) {
 		rng := rand.New(rand.NewPCG(at, word))
 		for range 40 {
 			p := make([]byte, 0x200)
@@ -93,7 +94,7 @@ var hopperCases = []struct {
 		}
 		h.restart()
 	}},
-	{"GP_PUT and rings", func(h *hopperWard, at, word uint64, _ bool) {
+	{"GP_PUT and rings", 3, func(h *hopperWard, at, word uint64, _ bool) {
 		h.ch.Push(at&(1<<40-1) | word&(1<<32-1)<<32)
 		for _, put := range []uint64{word, at, at >> 12, ^word} {
 			h.WriteVRAM(h.ch.USERD+chip.USERDGPPut, binary.LittleEndian.AppendUint32(nil, uint32(put)))
@@ -101,7 +102,7 @@ var hopperCases = []struct {
 		}
 		h.restart()
 	}},
-	{"RAM while it is unmapped, and after", func(h *hopperWard, at, _ uint64, _ bool) {
+	{"RAM while it is unmapped, and after", 3, func(h *hopperWard, at, _ uint64, _ bool) {
 		raw, mark := h.machine.Raw(), bytes.Repeat([]byte{0x22}, len(h.ram))
 		copy(h.ram, mark)
 		b := new(push.Buffer).Bind(push.HopperCopy)
@@ -122,11 +123,11 @@ var hopperCases = []struct {
 		require.NoError(h.t, raw.Map(h.Base, 0, uint64(len(h.Driver.RAM)), client.ReadWrite))
 		h.restart()
 	}},
-	{"roots", func(h *hopperWard, at, word uint64, write bool) {
+	{"roots", 12, func(h *hopperWard, at, word uint64, write bool) {
 		h.Control(h.s.Client, deviceHandle, 0x801813, gh100.Fields{0: at, 8: word & 3, 0xc: word >> 1 & 3, 0x10: spaceHandle}.Bytes(0x20))
 		h.use(h.mine, write)
 	}},
-	{"channels", func(h *hopperWard, at, word uint64, write bool) {
+	{"channels", 12, func(h *hopperWard, at, word uint64, write bool) {
 		for _, field := range []int{8, 0x90, 0xa8, 0xc0, 0xd8} {
 			p := gh100.Fields{8: h.loot, 0x10: 512, 0x14: 1 << 8 << 1, 0x1c: spaceHandle, 0x80: 1, 0x90: 1 << 20, 0xa0: 2, 0xa8: 2 << 20, 0xb8: word & 3}
 			p[field] = at
@@ -136,7 +137,7 @@ var hopperCases = []struct {
 			h.Free(h.s.Client, 7)
 		}
 	}},
-	{"windows", func(h *hopperWard, at, word uint64, write bool) {
+	{"windows", 12, func(h *hopperWard, at, word uint64, write bool) {
 		h.Write32(0x10fd40, uint32(at>>16|word>>40))
 		h.touch(0, 0x700000, write)
 		h.touch(0, 0x7ff000, write)
@@ -149,7 +150,7 @@ var hopperCases = []struct {
 		h.Call(70, gh100.Fields{0: 1, 8: word, 0x10: 56}.Bytes(0x18))
 		h.touch(3, 0, write)
 	}},
-	{"what channels are given", func(h *hopperWard, at, word uint64, write bool) {
+	{"what channels are given", 12, func(h *hopperWard, at, word uint64, write bool) {
 		var b push.Buffer
 		b.HopperRelease(at, 1).Bind(push.HopperCopy).Inc(4, 0x260, uint32(word>>1&3), uint32(word>>1&3))
 		b.Inc(4, 0x400, uint32(at>>32), uint32(at), uint32(h.loot>>32), uint32(h.loot), 4096, 4096, 4096, 1)
@@ -162,7 +163,7 @@ var hopperCases = []struct {
 			h.Write32(0xbb0090, token|uint32(word>>1&3)<<16)
 		}
 	}},
-	{"registers", func(h *hopperWard, at, word uint64, write bool) {
+	{"registers", 12, func(h *hopperWard, at, word uint64, write bool) {
 		rows := h.Endpoint.GPU.Registers().Rows()
 		for i := range uint64(40) {
 			r := rows[rand.Uint64N(uint64(len(rows)))].Reg
