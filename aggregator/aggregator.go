@@ -107,7 +107,7 @@ func (a *Aggregator) addGuest(cfg GuestConfig, face Face) (*Guest, error) {
 	if err != nil {
 		return nil, err
 	}
-	runs, err := a.gpu.AllocVRAM(cfg.VRAM, shadowpt.BigPage)
+	runs, err := share.AllocVRAM(cfg.VRAM, shadowpt.BigPage)
 	if err != nil {
 		share.Close(false)
 		return nil, err
@@ -115,7 +115,7 @@ func (a *Aggregator) addGuest(cfg GuestConfig, face Face) (*Guest, error) {
 	g := newGuest(a, index, cfg, vram.NewExtents(runs), share, face)
 	if err := a.gate.AddGuest(roomGuest{g}, cfg.Share, cfg.Group); err != nil {
 		g.reports.Close()
-		a.free(g)
+		share.Close(false)
 		return nil, err
 	}
 	a.mu.Lock()
@@ -125,17 +125,9 @@ func (a *Aggregator) addGuest(cfg GuestConfig, face Face) (*Guest, error) {
 	return g, nil
 }
 
-// free frees a guest's memory.
-func (a *Aggregator) free(g *Guest) {
-	for _, e := range g.Extents() {
-		a.gpu.FreeVRAM(card.Run{Addr: e.Card, Size: e.Size})
-	}
-	g.share.Close(false)
-}
-
 // forget frees a guest's memory and number.
 func (a *Aggregator) forget(g *Guest) {
-	a.free(g)
+	g.share.Close(false)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.guests[g.index] = nil

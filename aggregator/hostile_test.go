@@ -19,20 +19,24 @@ import (
 // the given sizes that do not touch.
 func fragment(t tester, a *Aggregator, private uint64, sizes ...uint64) {
 	t.Helper()
-	var free []card.Run
-	for i, n := range append([]uint64{private}, sizes...) {
-		if i > 0 {
-			_, err := a.gpu.AllocVRAM(shadowpt.BigPage, shadowpt.BigPage)
-			require.NoError(t, err)
-		}
-		runs, err := a.gpu.AllocVRAM(n, shadowpt.BigPage)
+	share := func(tables uint64) card.Share {
+		s, err := a.gpu.NewShare(card.ShareConfig{Class: gf100.ChannelClass, Tables: tables})
 		require.NoError(t, err)
-		require.Len(t, runs, 1)
-		free = append(free, runs...)
+		return s
 	}
-	_, err := a.gpu.AllocVRAM(a.Free(), vram.PageSize)
-	require.NoError(t, err)
-	a.gpu.FreeVRAM(free...)
+	alloc := func(s card.Share, n, align uint64) {
+		_, err := s.AllocVRAM(n, align)
+		require.NoError(t, err)
+	}
+	keep := share(512 << 10)
+	alloc(keep, shadowpt.BigPage, shadowpt.BigPage)
+	free := share(private)
+	for _, n := range sizes {
+		alloc(keep, shadowpt.BigPage, shadowpt.BigPage)
+		alloc(free, n, shadowpt.BigPage)
+	}
+	alloc(keep, a.Free(), vram.PageSize)
+	free.Close(false)
 }
 
 // entry is one entry of a shadow.

@@ -14,6 +14,7 @@ import (
 type files struct {
 	list  []*fileMap
 	bytes uint64 // of all mappings
+	kept  []*keptFile
 
 	holes  *holes             // of the server; nil for other transports
 	munmap func([]byte) error // nil is the system's; tests look at what is left for it
@@ -26,9 +27,21 @@ type fileMap struct {
 	base uint64 // in the file
 	data []byte
 	refs int
+	kept *keptFile // nil if the file is not kept open
 
 	watched bool // by holes
 }
+
+// keptFile is a file of the client that stays open for devices that map it themselves.
+type keptFile struct {
+	*os.File
+	of       fileID
+	writable bool
+	maps     int
+}
+
+// mostKept bounds the open files of one client. QEMU shares a file for each memory backend.
+const mostKept = 16
 
 type fileID struct{ dev, ino uint64 }
 
@@ -39,6 +52,8 @@ type clientFile struct {
 	size    uint64
 	memory  bool
 	block   uint64 // the system maps whole ones: a page, or a huge page
+
+	writable bool // by the descriptor
 }
 
 // inMemory reports whether a descriptor is a memfd, or a file of tmpfs or hugetlbfs: the files with
@@ -75,6 +90,7 @@ func inspect(q mapRequest, o *Options) (f clientFile, err error) {
 	}
 	f = clientFile{
 		id: fileID{uint64(st.Dev), st.Ino}, memory: memory, regular: st.Mode&unix.S_IFMT == unix.S_IFREG, size: uint64(st.Size), block: pageSize,
+		writable: fl&unix.O_ACCMODE == unix.O_RDWR,
 	}
 	if f.regular && (q.offset > f.size || q.size > f.size-q.offset) {
 		return f, unix.EINVAL
@@ -128,9 +144,42 @@ func (l *files) mmap(q mapRequest, of clientFile, offset, size uint64, o *Option
 			return nil, errors.Join(err, unix.Munmap(data))
 		}
 	}
+	f.kept = l.keep(q.fd, of)
 	l.list = append(l.list, f)
 	l.bytes += n
 	return f, nil
+}
+
+// keep returns the file of a new mapping, open until letGo, or nil. Files outside memory are not kept:
+// their close may wait.
+func (l *files) keep(fd int, of clientFile) *keptFile {
+	for _, k := range l.kept {
+		if k.of == of.id && k.writable == of.writable {
+			k.maps++
+			return k
+		}
+	}
+	if !of.memory || len(l.kept) >= mostKept {
+		return nil
+	}
+	fd, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil
+	}
+	k := &keptFile{os.NewFile(uintptr(fd), "guest memory"), of.id, of.writable, 1}
+	l.kept = append(l.kept, k)
+	return k
+}
+
+func (l *files) letGo(k *keptFile) {
+	if k == nil {
+		return
+	}
+	if k.maps--; k.maps == 0 {
+		_ = k.Close() // nothing was written by it
+		i := slices.Index(l.kept, k)
+		l.kept = slices.Delete(l.kept, i, i+1)
+	}
 }
 
 // close ends r's use of its file. What the system does not unmap stays counted.
@@ -143,6 +192,7 @@ func (l *files) close(r *mapping) {
 	if f.refs--; f.refs > 0 {
 		return
 	}
+	l.letGo(f.kept)
 	n := uint64(len(f.data))
 	if err := l.unmap(f); err != nil {
 		panic(fmt.Sprintf("vfiouser: munmap of %#x bytes of our own mapping: %v", n, os.NewSyscallError("munmap", err)))

@@ -3,6 +3,7 @@ package vfiouser
 import (
 	"errors"
 	"math"
+	"os"
 	"slices"
 	"sort"
 	"sync"
@@ -48,6 +49,10 @@ type MemoryChange struct {
 	// goroutine that has called debug.SetPanicOnFault: their pages may be absent. It reports
 	// whether they are present now; an access to an absent page faults.
 	Populate func(off, n uint64) bool
+	// File has the Bytes from Off on. It is nil if the transport does not know it, or keeps no more files of
+	// the client open. It is the transport's, and open until the watcher has returned from the removal.
+	File *os.File
+	Off  uint64
 }
 
 // Span is a range of bus addresses.
@@ -132,6 +137,9 @@ func (m *Memory) notify(r *mapping, gone Span) {
 	m.watchMu.Unlock()
 	for _, w := range ws {
 		c := MemoryChange{MemoryRange: r.public(), Removed: gone.Size > 0, Span: gone, Bytes: r.data, Wrote: r.wrote}
+		if r.file != nil && r.file.kept != nil {
+			c.File, c.Off = r.file.kept.File, r.offset
+		}
 		if r.holes != nil {
 			c.Populate = r.populate
 		}

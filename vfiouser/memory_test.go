@@ -85,6 +85,8 @@ func TestUnmapWaitsForUsers(t *testing.T) {
 	}
 	step <- struct{}{}
 	require.NoError(t, <-done)
+	_, err := ch.File.Stat()
+	require.ErrorIs(t, err, os.ErrClosed)
 
 	require.NoError(t, c.Map(0x10000, ram, 0, 1<<16, client.ReadWrite))
 	left := make(chan int, 1)
@@ -116,6 +118,13 @@ func TestMapAgainstTwin(t *testing.T) {
 		require.NoError(t, err)
 		defer c.Close()
 		m := r.dev.Host().Memory()
+		defer m.Watch(func(ch vfiouser.MemoryChange) {
+			if first := make([]byte, 1); ch.Mapped && ch.Read {
+				_, err := ch.File.ReadAt(first, int64(ch.Off))
+				assert.NoError(t, err)
+				assert.Equal(t, ch.Bytes[0], first[0])
+			}
+		})()
 		var twin []entry
 		page := func(max int, what string) uint64 { return uint64(rapid.IntRange(0, max).Draw(t, what)) << 12 }
 		t.Repeat(map[string]func(*rapid.T){

@@ -3,6 +3,7 @@ package card
 import (
 	"cmp"
 	"fmt"
+	"os"
 	"slices"
 	"sort"
 	"sync"
@@ -30,6 +31,10 @@ type Mapping struct {
 	// faults made panics, and reports whether the access may go on: the memory is another
 	// process's, and pages may be absent. It may be nil.
 	Populate func(off, n uint64) bool
+	// File has the bytes of Mem from Off on, for a card that maps them itself. It is nil if unknown.
+	// Its owner keeps it open until UnmapDMA returns.
+	File *os.File
+	Off  uint64
 }
 
 // Reach reports whether the process itself may access n bytes of m.Mem at off now. A fault must

@@ -11,11 +11,7 @@ type GPU interface {
 	Memory
 	DMA
 
-	// AllocVRAM returns scrubbed runs of size bytes in total, which each begin at a multiple
-	// of align: one run if the card has one, else several. FreeVRAM takes them back.
-	AllocVRAM(size, align uint64) ([]Run, error)
-	FreeVRAM(...Run)
-	// FreeBytes is how much AllocVRAM can still return.
+	// FreeBytes is how much VRAM shares can still get.
 	FreeBytes() uint64
 
 	// NewShare reserves what one guest needs of the card.
@@ -31,10 +27,11 @@ type GPU interface {
 	// Poll delivers everything that the card has reported up to now.
 	Poll()
 
-	// Meter is nil if the card does not report engine time by channel, and Relocator if its
-	// pages have one place.
+	// Meter is nil if the card does not report engine time by channel, Relocator if its
+	// pages have one place, and Slices if it leaves the sharing of its engines to a scheduler.
 	Meter() Meter
 	Relocator() Relocator
+	Slices() Slices
 
 	// Time is the card's clock in nanoseconds.
 	Time() uint64
@@ -70,8 +67,11 @@ type ShareConfig struct {
 // ErrChannels says that a guest has all the channels that it may have, or that the card has no more.
 var ErrChannels = errors.New("no channel left")
 
-// Share is one guest's part of a GPU: address spaces and channels.
+// Share is one guest's part of a GPU: memory, address spaces and channels.
 type Share interface {
+	// AllocVRAM returns scrubbed runs of size bytes in total, which each begin at a multiple
+	// of align: one run if the card has one, else several. Close frees them.
+	AllocVRAM(size, align uint64) ([]Run, error)
 	// NewSpace makes an empty address space.
 	NewSpace() (Space, error)
 	// NewChannel makes a channel that is stopped, and cannot run before the next Commit.
@@ -83,12 +83,12 @@ type Share interface {
 	// Invalidate makes the card drop its translations of the spaces, which may be none. It returns
 	// when every access that was under way has ended, or false if that took too long.
 	Invalidate(spaces ...Space) bool
-	// Memory is all of the share's VRAM, and Tables the part that page tables may take at the
-	// moment. A card without such memory returns none.
+	// Memory is the VRAM that the share has for page tables and channels, and Tables the part that page
+	// tables may take at the moment. A card without such memory returns none.
 	Memory() []Run
 	Tables() []Run
-	// Close frees the share. Its channels and spaces must have been freed, unless it is lost:
-	// then the card may still use its memory, which is not given to anybody else.
+	// Close frees the share and its memory. Its channels and spaces must have been freed, unless it is
+	// lost: then the card may still use the memory, which is not given to anybody else.
 	Close(lost bool)
 }
 

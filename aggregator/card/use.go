@@ -24,6 +24,15 @@ type Use struct {
 	Barred bool
 }
 
+// Slices is a card that shares its engines among the shares by itself, in time slices.
+type Slices interface {
+	// SetWeight sets how much of an engine the share gets while others want it too: the weights are
+	// relative, and 1 is usual.
+	SetWeight(share Share, weight float64) error
+	// Pause keeps all channels of the share off the engines while it is on.
+	Pause(share Share, on bool) error
+}
+
 // Meter is a card that reports the use of each channel, so that a scheduler can share the
 // card's time.
 //

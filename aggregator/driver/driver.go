@@ -220,8 +220,11 @@ func (d *Driver) Relocator() card.Relocator {
 	return r
 }
 
-// AllocVRAM implements card.GPU.
-func (d *Driver) AllocVRAM(size, align uint64) ([]card.Run, error) {
+// Slices implements card.GPU. The registers tell of no time slices.
+func (d *Driver) Slices() card.Slices { return nil }
+
+// alloc returns scrubbed runs.
+func (d *Driver) alloc(size, align uint64) ([]card.Run, error) {
 	d.table.Lock()
 	runs, err := d.memory.Alloc(vram.WholePages(size), align)
 	d.table.Unlock()
@@ -231,17 +234,12 @@ func (d *Driver) AllocVRAM(size, align uint64) ([]card.Run, error) {
 		}
 	}
 	if err != nil {
-		d.FreeVRAM(runs...)
+		d.table.Lock()
+		defer d.table.Unlock()
+		d.memory.Release(runs...)
 		return nil, err
 	}
 	return runs, nil
-}
-
-// FreeVRAM implements card.GPU.
-func (d *Driver) FreeVRAM(runs ...card.Run) {
-	d.table.Lock()
-	defer d.table.Unlock()
-	d.memory.Release(runs...)
 }
 
 // FreeBytes implements card.GPU.

@@ -43,13 +43,14 @@ func TestAllocatedMemoryIsClear(t *testing.T) {
 	}
 	clean(d.PollArea())
 	for range 2 {
-		runs, err := d.AllocVRAM(1<<20, 1<<12)
+		s := newShare(t, d, 0, 1)
+		runs, err := s.AllocVRAM(1<<20, 1<<12)
 		require.NoError(t, err)
 		for _, r := range runs {
 			clean(r)
 			soil(f.Bytes[r.Addr:][:r.Size])
 		}
-		d.FreeVRAM(runs...)
+		s.Close(false)
 	}
 }
 

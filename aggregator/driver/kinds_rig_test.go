@@ -62,7 +62,9 @@ func newRig(t require.TestingT, cfg soft.Config, timeout time.Duration) *rig {
 	require.NoError(t, err)
 	r.gpu, err = driver.New(r.card, driver.Options{Timeout: timeout})
 	require.NoError(t, err)
-	_, err = r.gpu.AllocVRAM(12<<30, page)
+	low, err := r.gpu.NewShare(card.ShareConfig{Class: gf100.ChannelClass, Tables: tables})
+	require.NoError(t, err)
+	_, err = low.AllocVRAM(12<<30, page)
 	require.NoError(t, err)
 	return r
 }
@@ -116,7 +118,7 @@ func (r *rig) join(t require.TestingT, k kind, number int) *client {
 	var err error
 	c.share, err = r.gpu.NewShare(card.ShareConfig{Number: number, Class: k.class, Channels: 4, Guaranteed: 1, Tables: tables})
 	require.NoError(t, err)
-	runs, err := r.gpu.AllocVRAM(7*page, page)
+	runs, err := c.share.AllocVRAM(7*page, page)
 	require.NoError(t, err)
 	c.run = runs[0]
 	c.space, err = c.share.NewSpace()
@@ -177,7 +179,6 @@ func (c *client) leave() {
 		require.Equal(c.t, make([]byte, r.Size), b, "memory of a share without channels and spaces is clear")
 	}
 	c.share.Close(false)
-	c.gpu.FreeVRAM(c.run)
 }
 
 func (c *client) submit(commands *push.Buffer) {

@@ -12,11 +12,12 @@ import (
 
 var _ [gf100.Owners]struct{} = [card.MaxShares]struct{}{}
 
-// share is one guest's part of the card: memory for its tables and its instance blocks.
+// share is one guest's part of the card: its memory, and more of it for its tables and its instance blocks.
 type share struct {
 	driver *Driver
 	cfg    card.ShareConfig
 	runs   []card.Run
+	vram   []card.Run     // of AllocVRAM; guarded by Driver.table
 	free   vram.Allocator // of runs; all zero
 	format *shadowpt.Format
 }
@@ -44,7 +45,7 @@ func (d *Driver) NewShare(c card.ShareConfig) (card.Share, error) {
 	if left := gf100.Channels - promised; c.Guaranteed > left {
 		return nil, fmt.Errorf("%d guaranteed channels: only %d of the card's %d are not guaranteed to others; guarantee fewer", c.Guaranteed, left, gf100.Channels)
 	}
-	if s.runs, err = d.AllocVRAM(c.Tables+uint64(c.Guaranteed)*channelPage, vram.PageSize); err != nil {
+	if s.runs, err = d.alloc(c.Tables+uint64(c.Guaranteed)*channelPage, vram.PageSize); err != nil {
 		return nil, fmt.Errorf("page tables and channels: %w", err)
 	}
 	s.free.Release(s.runs...)
@@ -66,13 +67,23 @@ func leastTables(f *shadowpt.Format) uint64 {
 	return n
 }
 
-// Close implements card.Share.
-func (s *share) Close(lost bool) {
-	if !lost {
-		s.driver.FreeVRAM(s.runs...)
-	}
+// AllocVRAM implements card.Share.
+func (s *share) AllocVRAM(size, align uint64) ([]card.Run, error) {
+	runs, err := s.driver.alloc(size, align)
 	s.driver.table.Lock()
 	defer s.driver.table.Unlock()
+	s.vram = append(s.vram, runs...)
+	return runs, err
+}
+
+// Close implements card.Share.
+func (s *share) Close(lost bool) {
+	s.driver.table.Lock()
+	defer s.driver.table.Unlock()
+	if !lost {
+		s.driver.memory.Release(s.runs...)
+		s.driver.memory.Release(s.vram...)
+	}
 	s.driver.shares = slices.DeleteFunc(s.driver.shares, func(o *share) bool { return o == s })
 }
 

@@ -307,7 +307,7 @@ func (d *Device) pushDMA(to card.DMA) {
 		case c.Removed:
 			to.UnmapDMA(c.Span.Addr, c.Span.Size) // the rest of its notices find nothing
 		default:
-			if err := to.MapDMA(c.Addr, card.Mapping{Mem: c.Bytes, Write: c.Write, Wrote: c.Wrote, Populate: c.Populate}); err != nil {
+			if err := to.MapDMA(c.Addr, card.Mapping{Mem: c.Bytes, Write: c.Write, Wrote: c.Wrote, Populate: c.Populate, File: c.File, Off: c.Off}); err != nil {
 				d.log.Warn("the device cannot reach memory of the client", "error", err)
 			}
 		}

@@ -78,6 +78,9 @@ func (r *Renamed) Meter() card.Meter { return nil }
 // Relocator implements card.GPU.
 func (r *Renamed) Relocator() card.Relocator { return nil }
 
+// Slices implements card.GPU.
+func (r *Renamed) Slices() card.Slices { return nil }
+
 // Serving implements card.GPU.
 func (r *Renamed) Serving(card.Engine) card.ChannelEvents { return nil }
 
@@ -116,27 +119,6 @@ func (r *Renamed) LookVRAM(addr, n uint64, f func(at uint64, p []byte)) {
 	}
 }
 
-// AllocVRAM implements card.GPU.
-func (r *Renamed) AllocVRAM(size, align uint64) (out []card.Run, err error) {
-	runs, err := r.GPU.AllocVRAM(size, align)
-	for _, run := range runs {
-		for run.Size > 0 {
-			n := min(run.Size, bankSize-run.Addr%bankSize)
-			out = append(out, card.Run{Addr: toBank(run.Addr), Size: n})
-			run.Addr, run.Size = run.Addr+n, run.Size-n
-		}
-	}
-	return out, err
-}
-
-// FreeVRAM implements card.GPU.
-func (r *Renamed) FreeVRAM(runs ...card.Run) {
-	for _, run := range runs {
-		run.Addr, _ = fromBank(run.Addr, run.Size)
-		r.GPU.FreeVRAM(run)
-	}
-}
-
 // Preempt implements card.GPU.
 func (r *Renamed) Preempt(channels ...card.Channel) bool {
 	inner := make([]card.Channel, len(channels))
@@ -159,6 +141,19 @@ func (r *Renamed) NewShare(c card.ShareConfig) (card.Share, error) {
 type share struct {
 	*spaces
 	r *Renamed
+}
+
+// AllocVRAM implements card.Share.
+func (s *share) AllocVRAM(size, align uint64) (out []card.Run, err error) {
+	runs, err := s.spaces.AllocVRAM(size, align)
+	for _, run := range runs {
+		for run.Size > 0 {
+			n := min(run.Size, bankSize-run.Addr%bankSize)
+			out = append(out, card.Run{Addr: toBank(run.Addr), Size: n})
+			run.Addr, run.Size = run.Addr+n, run.Size-n
+		}
+	}
+	return out, err
 }
 
 func (s *share) Memory() []card.Run { return nil }

@@ -39,17 +39,13 @@ func (m *Machine) Alloc(p Place) (*Buffer, error) {
 	}
 	target, addr := shadowpt.VRAM, uint64(0)
 	if p.InVRAM {
-		runs, err := m.gpu.AllocVRAM(p.Size, p.page())
-		if err == nil && len(runs) > 1 {
-			m.gpu.FreeVRAM(runs...)
-			err = errors.New("the card's free memory is in pieces")
+		r, ok := m.vram.Take(p.Size, p.page())
+		if !ok {
+			return nil, fmt.Errorf("no VRAM left for a buffer of %d bytes", p.Size)
 		}
-		if err != nil {
-			return nil, err
-		}
-		addr = runs[0].Addr
+		addr = r.Addr
 		if _, err := m.card.Relocate(card.Relocation{Addr: addr, Size: p.Size, To: m.file, Off: addr, NoCopy: true}); err != nil {
-			m.gpu.FreeVRAM(runs...)
+			m.vram.Release(r)
 			return nil, err
 		}
 		b.offset = addr
@@ -95,7 +91,7 @@ func (m *Machine) Free(b *Buffer) error {
 		if err := m.gpu.ScrubVRAM(b.offset, b.Size); err != nil {
 			return err
 		}
-		m.gpu.FreeVRAM(card.Run{Addr: b.offset, Size: b.Size})
+		m.vram.Release(card.Run{Addr: b.offset, Size: b.Size})
 		return nil
 	}
 	if err := punch(m.file, b.offset, b.Size); err != nil {

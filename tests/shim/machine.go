@@ -55,6 +55,7 @@ type Machine struct {
 	buffers  map[uint64]*Buffer    // by address
 	faulted  atomic.Pointer[error] // what a program did wrong
 	system   vram.Allocator        // by offset in file
+	vram     vram.Allocator        // of the share
 	channels []*Channel
 }
 
@@ -94,6 +95,11 @@ func NewMachine(cfg Config) (m *Machine, err error) {
 	if m.share, err = m.gpu.NewShare(card.ShareConfig{Channels: 16, Guaranteed: 16, Tables: tableMemory}); err != nil {
 		return m, err
 	}
+	runs, err := m.share.AllocVRAM(m.gpu.FreeBytes(), vram.PageSize)
+	if err != nil {
+		return m, err
+	}
+	m.vram.Release(runs...)
 	if m.space, err = m.share.NewSpace(); err != nil {
 		return m, err
 	}
