@@ -49,6 +49,8 @@ type commands struct {
 	Bench   benchCmd    `cmd:"" help:"Measure Umbra on this machine."`
 	Sched   schedCmd    `cmd:"" help:"Show, change and simulate how card time is shared."`
 	Version versionCmd  `cmd:"" help:"Print the version."`
+
+	CardWorker cardWorkerCmd `cmd:"" hidden:"" name:"card-worker" help:"Serve one guest's channels on a card of the host's NVIDIA driver. The server starts it."`
 }
 
 // output is where a subcommand writes its results and its messages.

@@ -25,6 +25,7 @@ type room struct {
 
 const (
 	sys   = "golang.org/x/sys"
+	nvgpu = "gvisor.dev/gvisor/pkg/abi/nvgpu"
 	scale = "tests/scale"
 
 	deviceWhy = "a virtual GPU declares the card that it needs; one that reached the card itself could bypass the checks"
@@ -33,7 +34,8 @@ const (
 var rooms = []room{
 	{"cmd", []string{
 		"devmodel", "devmodel/gf100", "devmodel/gh100", "aggregator", "aggregator/sched", "aggregator/aperture", "aggregator/card", "aggregator/driver", "aggregator/face", "aggregator/fault", "aggregator/gate",
-		"aggregator/card/soft", "aggregator/card/soft/sm", "aggregator/passthrough", "vfiouser", "mmio", "shadowpt", "firmware", "cmd/lab", "devmodel/guest",
+		"aggregator/card/soft", "aggregator/card/soft/sm", "aggregator/card/rm", "aggregator/card/rm/worker", "aggregator/card/rm/nvrm",
+		"aggregator/passthrough", "vfiouser", "mmio", "shadowpt", "firmware", "cmd/lab", "devmodel/guest",
 	}, []string{"*"}, "cmd joins the parts and ships no tests; umbra bench boots guests and drives a GPU itself"},
 	{"cmd/lab", nil, []string{sys, "github.com/therootcompany/xz", "github.com/klauspost/compress"}, "the lab boots a machine on a socket of any server"},
 	{"devmodel", []string{"mmio"}, nil, "what all virtual GPUs share knows no chip"},
@@ -67,6 +69,11 @@ var rooms = []room{
 	{"aggregator/card/soft", []string{"aggregator/card", "aggregator/card/soft/sm", "aggregator/fault", "mmio", "shadowpt", "firmware"}, []string{sys},
 		"a card does not depend on its users, and knows no windows that a client maps"},
 	{"aggregator/card/soft/sm", nil, nil, "programs know memory and units, not methods or channels"},
+	{"aggregator/card/rm", []string{"aggregator/card", "aggregator/card/rm/worker", "aggregator/card/rm/nvrm", "aggregator/fault", "shadowpt"}, []string{sys},
+		"a card of the host's driver reaches it through processes only"},
+	{"aggregator/card/rm/worker", []string{"aggregator/card/rm/nvrm"}, []string{sys}, "a process knows calls of the driver, not guests"},
+	{"aggregator/card/rm/nvrm", nil, []string{sys, nvgpu}, "calls of the driver, and structures that a public module has"},
+	{"aggregator/card/rm/fakerm", []string{"aggregator/card/rm/nvrm"}, []string{sys, nvgpu}, "a driver for tests knows its calls alone"},
 	{"vfiouser", nil, []string{sys}, "the protocol serves any device, so it knows none"},
 	{"mmio", nil, nil, "registers are data that everything above reads"},
 	{"shadowpt", nil, nil, "page tables are bytes in, bytes out"},
@@ -84,7 +91,9 @@ var layers = [][]string{
 	{"aggregator"},
 	{"aggregator/face"},
 	{"aggregator/channels", "aggregator/window"},
-	{"aggregator/gate", "aggregator/shadow", "aggregator/memory", "aggregator/driver", "aggregator/passthrough", "aggregator/card/soft"},
+	{"aggregator/gate", "aggregator/shadow", "aggregator/memory", "aggregator/driver", "aggregator/passthrough", "aggregator/card/soft", "aggregator/card/rm"},
+	{"aggregator/card/rm/worker", "aggregator/card/rm/fakerm"},
+	{"aggregator/card/rm/nvrm"},
 	{"aggregator/aperture", "aggregator/dma", "aggregator/vram", "aggregator/report", "aggregator/card/soft/sm"},
 	{"aggregator/driver/structs"},
 	{"aggregator/card", "aggregator/fault", "aggregator/sched"},
@@ -94,7 +103,7 @@ var layers = [][]string{
 // faces that guests see, of which passthrough is one, and what drives or is a card of the chip.
 var (
 	chips     = []string{"mmio/gf100", "mmio/gh100", "aggregator/driver/structs"}
-	chipRooms = []string{"aggregator/face", "aggregator/passthrough", "aggregator/driver", "aggregator/driver/structs", "aggregator/card/soft"}
+	chipRooms = []string{"aggregator/face", "aggregator/passthrough", "aggregator/driver", "aggregator/driver/structs", "aggregator/card/soft", "aggregator/card/rm"}
 )
 
 // formats are the names of package shadowpt that are one chip's, for the same rooms.
@@ -121,7 +130,7 @@ func importFindings(f source) (out []string) {
 	}
 	imports, libs := from.imports, from.libs
 	if f.test() {
-		imports, libs = slices.Concat(imports, []string{scale, "mmio", "shadowpt", "devmodel", "devmodel/gf100", "devmodel/gh100", "devmodel/guest", "aggregator/card/soft", "aggregator/driver", "aggregator/driver/structs", "aggregator/face", "tests/fakecard", "tests/smtest", "tests/ablation"}), slices.Concat(libs, testLibs)
+		imports, libs = slices.Concat(imports, []string{scale, "mmio", "shadowpt", "devmodel", "devmodel/gf100", "devmodel/gh100", "devmodel/guest", "aggregator/card/soft", "aggregator/card/rm/fakerm", "aggregator/driver", "aggregator/driver/structs", "aggregator/face", "tests/fakecard", "tests/smtest", "tests/ablation"}), slices.Concat(libs, testLibs)
 		if under(from.name, "tests") || from.name == "devmodel/guest" {
 			imports = []string{"*"}
 		}

@@ -1,5 +1,7 @@
 package nvrm
 
+import "gvisor.dev/gvisor/pkg/abi/nvgpu"
+
 // Structures that package nvgpu lacks, from src/common/sdk/nvidia/inc of NVIDIA's open-gpu-kernel-modules,
 // release 580.
 
@@ -13,7 +15,6 @@ const (
 	classSubdevice    = 0x2080
 	classUsermode     = 0xc661 // HOPPER_USERMODE_A
 	classSpace        = 0x90f1 // FERMI_VASPACE_A
-	classWhole        = 0x70   // NV01_MEMORY_VIRTUAL
 	classRange        = 0x50a0 // NV50_MEMORY_VIRTUAL
 	classVRAM         = 0x40   // NV01_MEMORY_LOCAL_USER
 	classOSDescriptor = 0x71   // NV01_MEMORY_SYSTEM_OS_DESCRIPTOR
@@ -29,7 +30,6 @@ const (
 	ctrlInvalidate   = 0x80180c   // NV0080_CTRL_CMD_DMA_INVALIDATE_TLB
 	ctrlSchedule     = 0xa06c0101 // NVA06C_CTRL_CMD_GPFIFO_SCHEDULE
 	ctrlTimeslice    = 0xa06c0103 // NVA06C_CTRL_CMD_SET_TIMESLICE
-	ctrlPreempt      = 0xa06c0105 // NVA06C_CTRL_CMD_PREEMPT
 	ctrlToken        = 0xc36f0108 // NVC36F_CTRL_CMD_GPFIFO_GET_WORK_SUBMIT_TOKEN
 	ctrlDisable      = 0x2080110b // NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS
 	ctrlReset        = 0x906f0102 // NV906F_CTRL_CMD_RESET_CHANNEL
@@ -37,6 +37,7 @@ const (
 	ctrlNotification = 0x20800301 // NV2080_CTRL_CMD_EVENT_SET_NOTIFICATION
 	ctrlFBInfo       = 0x20801303 // NV2080_CTRL_CMD_FB_GET_INFO_V2
 	ctrlName         = 0x20800110 // NV2080_CTRL_CMD_GPU_GET_NAME_STRING
+	ctrlArch         = nvgpu.NV2080_CTRL_CMD_MC_GET_ARCH_INFO
 	ctrlEngines      = 0x20800170 // NV2080_CTRL_CMD_GPU_GET_ENGINES_V2
 )
 
@@ -57,12 +58,6 @@ const (
 type timesliceParams struct{ Microseconds uint64 }
 
 type scheduleParams struct{ Enable, SkipSubmit, SkipEnable uint8 }
-
-type preemptParams struct {
-	Wait, ManualTimeout uint8
-	_                   [2]byte
-	TimeoutUS           uint32
-}
 
 type invalidateParams struct{ Space, Flags uint32 }
 
@@ -108,6 +103,15 @@ type nameParams struct {
 	Flags uint32
 	Name  [128]byte // NV2080_GPU_MAX_NAME_STRING_LENGTH, two bytes each for Unicode
 }
+
+type archParams struct {
+	Architecture, Implementation, Revision uint32
+	SubRevision                            uint8
+	_                                      [3]byte
+}
+
+// archHopper is NV2080_CTRL_MC_ARCH_INFO_ARCHITECTURE_GH100.
+const archHopper = 0x180
 
 type enginesParams struct {
 	N    uint32

@@ -20,6 +20,9 @@ const (
 	NotifierSet    = 0xffff
 )
 
+// USERDBytes is the size of USERD.
+const USERDBytes = 512
+
 // Words of USERD: where the ring is read, and up to where it is filled.
 const (
 	USERDGet = 0x88
@@ -35,8 +38,8 @@ type ChannelConfig struct {
 	Engine  int    // Graphics or a copy engine
 	Ring    uint64 // its address in the space
 	Entries uint32
-	// Own is memory of the channel alone. Its first bytes are the error notifier, see [Notifier]; USERD is
-	// an offset there, of 512 bytes.
+	// Own is memory of the channel alone. Its first bytes are the error notifier; USERD is
+	// an offset there, of USERDBytes.
 	Own     *Memory
 	USERD   uint64
 	Classes []uint32 // of the objects that it may have

@@ -1,10 +1,11 @@
 package nvrm
 
 import (
-	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"gvisor.dev/gvisor/pkg/abi/nvgpu"
 )
@@ -88,43 +89,51 @@ func Open(sys System, minor int, untried bool) (*Client, error) {
 }
 
 func (c *Client) open() (err error) {
-	if c.ctl, err = c.sys.Open("nvidiactl"); err != nil {
+	if c.ctl, err = open(c.sys, "nvidiactl"); err != nil {
 		return err
 	}
-	root, err := alloc(c, "make a client", 0, classRoot, new(struct{}))
+	if c.root, err = alloc(c, "make a client", 0, classRoot, new(struct{})); err != nil {
+		return err
+	}
+	id, err := c.cardID()
 	if err != nil {
 		return err
 	}
-	c.root = root
-	if c.card, err = c.newFile(fmt.Sprintf("nvidia%d", c.minor)); err != nil {
+	if c.card, err = c.newFile(); err != nil {
+		return err
+	}
+	number := idParams{GPU: id}
+	if err := control(c, "number the card", c.root, ctrlID, &number); err != nil {
 		return err
 	}
 	// Each channel names its address space.
 	const spacesByChannel = 2 // NV_DEVICE_ALLOCATION_VAMODE_MULTIPLE_VASPACES
-	id, err := c.deviceID()
+	c.device, err = alloc(c, "open the card", c.root, classDevice, &nvgpu.NV0080_ALLOC_PARAMETERS{DeviceID: number.Device, HClientShare: handle(c.root), VAMode: spacesByChannel})
 	if err != nil {
 		return err
 	}
-	c.device, err = alloc(c, "open the card", root, classDevice, &nvgpu.NV0080_ALLOC_PARAMETERS{DeviceID: id, HClientShare: nvgpu.Handle{Val: uint32(root)}, VAMode: spacesByChannel})
-	if err != nil {
+	if c.subdevice, err = alloc(c, "open the card", c.device, classSubdevice, &nvgpu.NV2080_ALLOC_PARAMETERS{}); err != nil {
 		return err
 	}
-	c.subdevice, err = alloc(c, "open the card", c.device, classSubdevice, &nvgpu.NV2080_ALLOC_PARAMETERS{})
-	return err
+	var arch archParams
+	if err := control(c, "ask the card's architecture", c.subdevice, ctrlArch, &arch); err != nil {
+		return err
+	}
+	if arch.Architecture != archHopper {
+		return fmt.Errorf("the card nvidia%d has architecture %#x, and channels of a GH100 need a Hopper, %#x: name another card", c.minor, arch.Architecture, archHopper)
+	}
+	return nil
 }
 
-// newFile opens a device file that belongs to the client.
-func (c *Client) newFile(name string) (File, error) {
-	f, err := c.sys.Open(name)
+// newFile opens the card's device file for the client.
+func (c *Client) newFile() (File, error) {
+	f, err := open(c.sys, fmt.Sprintf("nvidia%d", c.minor))
 	if err != nil {
 		return nil, err
 	}
-	if name == "nvidiactl" {
-		return f, nil
-	}
 	if err := call(f, nvgpu.NV_ESC_REGISTER_FD, &nvgpu.IoctlRegisterFD{CtlFD: int32(c.ctl.OS().Fd())}); err != nil {
 		f.Close()
-		return nil, fmt.Errorf("register %s: %w", name, err)
+		return nil, fmt.Errorf("register nvidia%d: %w", c.minor, err)
 	}
 	return f, nil
 }
@@ -179,20 +188,21 @@ func (c *Client) free(what string, parent, h Handle) error {
 	return check(what, call(c.ctl, nvgpu.NV_ESC_RM_FREE, &a), a.Status)
 }
 
-// deviceID finds how the driver numbers the card.
-func (c *Client) deviceID() (uint32, error) {
+// cardID finds the driver's name of the card.
+func (c *Client) cardID() (uint32, error) {
 	var cards [nvgpu.NV_MAX_DEVICES]nvgpu.IoctlCardInfo
 	if err := call(c.ctl, nvgpu.NV_ESC_CARD_INFO, &cards); err != nil {
 		return 0, fmt.Errorf("list the cards: %w", err)
 	}
+	var has []string
 	for i := range cards {
 		if k := &cards[i]; k.Valid != 0 && int(k.MinorNumber) == c.minor {
-			p := idParams{GPU: k.GPUID}
-			err := control(c, "number the card", c.root, ctrlID, &p)
-			return p.Device, err
+			return k.GPUID, nil
+		} else if k.Valid != 0 {
+			has = append(has, fmt.Sprintf("nvidia%d", k.MinorNumber))
 		}
 	}
-	return 0, fmt.Errorf("the NVIDIA driver has no card nvidia%d", c.minor)
+	return 0, fmt.Errorf("the NVIDIA driver has no card nvidia%d; its cards: %s", c.minor, cmp.Or(strings.Join(has, ", "), "none"))
 }
 
 // Info describes a card.
@@ -208,7 +218,6 @@ func (c *Client) Info() (Info, error) {
 	if err := control(c, "ask the card's name", c.subdevice, ctrlName, &name); err != nil {
 		return Info{}, err
 	}
-	text, _, _ := bytes.Cut(name.Name[:], []byte{0})
 	fb := fbInfoParams{N: 3}
 	for i, item := range []uint32{fbTotal, fbFree, fbBAR1} {
 		fb.Items[i].Index = item
@@ -220,7 +229,7 @@ func (c *Client) Info() (Info, error) {
 	if err := control(c, "ask the card's engines", c.subdevice, ctrlEngines, &list); err != nil {
 		return Info{}, err
 	}
-	info := Info{Name: string(text), Total: uint64(fb.Items[0].Value) << 10, Free: uint64(fb.Items[1].Value) << 10, BAR1: uint64(fb.Items[2].Value) << 10}
+	info := Info{Name: cString(name.Name[:]), Total: uint64(fb.Items[0].Value) << 10, Free: uint64(fb.Items[1].Value) << 10, BAR1: uint64(fb.Items[2].Value) << 10}
 	for _, e := range list.List[:min(list.N, uint32(len(list.List)))] {
 		if e >= engineCopy && e < engineCopy+10 {
 			info.Copies = append(info.Copies, int(e-engineCopy))

@@ -2,7 +2,6 @@ package nvrm
 
 import (
 	"bytes"
-	"fmt"
 
 	"gvisor.dev/gvisor/pkg/abi/nvgpu"
 )
@@ -14,46 +13,51 @@ func cString(b []byte) string {
 
 // Events is a file that becomes readable when the card reports something.
 type Events struct {
-	file File
+	client *Client
+	file   File
+	fd     uint32
 }
 
 // Notice is something that the card reported.
 type Notice struct {
 	Error  bool // a channel has stopped
-	Engine int  // work of it has ended: Graphics or a copy engine
+	Engine int  // work of it has ended, of any client: Graphics or a copy engine
 	Info32 uint32
 	Info16 uint16
 }
 
-// Listen opens a file of events: of errors, and of work that ends on the engines.
-func (c *Client) Listen(engines []int) (*Events, error) {
-	f, err := c.newFile(fmt.Sprintf("nvidia%d", c.minor))
+// Listen opens a file of events. It reports errors.
+func (c *Client) Listen() (*Events, error) {
+	f, err := c.newFile()
 	if err != nil {
 		return nil, err
 	}
-	fd := uint32(f.OS().Fd())
-	a := nvgpu.IoctlAllocOSEvent{HClient: handle(c.root), HDevice: handle(c.device), FD: fd}
-	if err := check("open a file of events", call(f, nvgpu.NV_ESC_ALLOC_OS_EVENT, &a), a.Status); err != nil {
+	e := &Events{c, f, uint32(f.OS().Fd())}
+	a := nvgpu.IoctlAllocOSEvent{HClient: handle(c.root), HDevice: handle(c.device), FD: e.fd}
+	err = check("open a file of events", call(f, nvgpu.NV_ESC_ALLOC_OS_EVENT, &a), a.Status)
+	if err == nil {
+		err = e.listen(notifyError, 0)
+	}
+	if err != nil {
 		f.Close()
 		return nil, err
 	}
+	return e, nil
+}
+
+// Engine makes the file also report that work has ended on an engine.
+func (e *Events) Engine(engine int) error {
 	const ended = 1 << 27 // NV01_EVENT_NONSTALL_INTR
-	list := []uint32{notifyError}
-	for _, e := range engines {
-		list = append(list, notifierOf(e)|ended)
+	return e.listen(notifierOf(engine), ended)
+}
+
+func (e *Events) listen(notifier, flags uint32) error {
+	c := e.client
+	p := nvgpu.NV0005_ALLOC_PARAMETERS{HParentClient: handle(c.root), HSrcResource: handle(c.subdevice), HClass: classEvent, NotifyIndex: notifier | flags, Data: nvgpu.P64(e.fd)}
+	if _, err := alloc(c, "listen to events", c.subdevice, classEvent, &p); err != nil {
+		return err
 	}
-	for _, n := range list {
-		p := nvgpu.NV0005_ALLOC_PARAMETERS{HParentClient: handle(c.root), HSrcResource: handle(c.subdevice), HClass: classEvent, NotifyIndex: n, Data: nvgpu.P64(fd)}
-		_, err := alloc(c, "listen to events", c.subdevice, classEvent, &p)
-		if err == nil {
-			err = control(c, "arm events", c.subdevice, ctrlNotification, &notificationParams{Event: n &^ ended, Action: notifyRepeat})
-		}
-		if err != nil {
-			f.Close()
-			return nil, err
-		}
-	}
-	return &Events{f}, nil
+	return control(c, "arm events", c.subdevice, ctrlNotification, &notificationParams{Event: notifier, Action: notifyRepeat})
 }
 
 func notifierOf(engine int) uint32 {

@@ -2,7 +2,6 @@ package nvrm
 
 import (
 	"fmt"
-	"unsafe"
 
 	"gvisor.dev/gvisor/pkg/abi/nvgpu"
 )
@@ -28,7 +27,6 @@ const (
 	flagFixed         = 0x10
 	flagLazy          = 0x400
 	flagVirtual       = 0x80000
-	flagSparse        = 0x4000000
 	largePage         = 2 << 20
 	smallPage         = 4 << 10
 	flagIgnoreBanking = 1
@@ -53,7 +51,7 @@ func (c *Client) Register(mem []byte) (*Memory, error) {
 	h := c.newHandle()
 	a := nvgpu.IoctlNVOS02ParametersWithFD{FD: -1, Params: nvgpu.NVOS02_PARAMETERS{
 		HRoot: handle(c.root), HObjectParent: handle(c.device), HObjectNew: handle(h), HClass: classOSDescriptor,
-		Flags: inPieces | cached | notMapped, PMemory: nvgpu.P64(uintptr(unsafe.Pointer(unsafe.SliceData(mem)))), Limit: uint64(len(mem)) - 1,
+		Flags: inPieces | cached | notMapped, PMemory: nvgpu.P64(addressOf(mem)), Limit: uint64(len(mem)) - 1,
 	}}
 	err := check(fmt.Sprintf("register %d KiB of memory", len(mem)>>10), call(c.card, nvgpu.NV_ESC_RM_ALLOC_MEMORY, &a), a.Params.Status)
 	if err != nil {
@@ -77,7 +75,7 @@ func (c *Client) File(m *Memory) (File, error) {
 
 // mapping returns a file that maps n bytes of an object of the card.
 func (c *Client) mapping(parent, object Handle, n uint64) (File, error) {
-	f, err := c.newFile(fmt.Sprintf("nvidia%d", c.minor))
+	f, err := c.newFile()
 	if err != nil {
 		return nil, err
 	}

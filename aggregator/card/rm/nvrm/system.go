@@ -10,12 +10,12 @@
 package nvrm
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
-	"runtime"
-	"unsafe"
 
-	"golang.org/x/sys/unix"
+	"gvisor.dev/gvisor/pkg/abi/nvgpu"
 )
 
 // System has the driver's device files.
@@ -28,11 +28,18 @@ type System interface {
 
 // File is an open device file of the driver.
 type File interface {
-	// Ioctl makes a call of the driver. arg is its structure of size bytes.
-	Ioctl(number uint8, arg unsafe.Pointer, size uintptr) error
+	// Ioctl makes a call of the driver. arg is its structure.
+	Ioctl(number uint8, arg []byte) error
 	// OS is the file itself, for another process, for mmap and for poll.
 	OS() *os.File
 	Close() error
+}
+
+// Escapes are the numbers of all calls that a [Client] makes.
+var Escapes = []uint8{
+	nvgpu.NV_ESC_CARD_INFO, nvgpu.NV_ESC_REGISTER_FD, nvgpu.NV_ESC_ALLOC_OS_EVENT, nvgpu.NV_ESC_RM_ALLOC_MEMORY, nvgpu.NV_ESC_RM_FREE,
+	nvgpu.NV_ESC_RM_CONTROL, nvgpu.NV_ESC_RM_ALLOC, nvgpu.NV_ESC_RM_MAP_MEMORY, escGetEventData,
+	nvgpu.NV_ESC_RM_MAP_MEMORY_DMA, nvgpu.NV_ESC_RM_UNMAP_MEMORY_DMA,
 }
 
 // Host is the system of this machine.
@@ -49,43 +56,31 @@ func (Host) Open(name string) (File, error) {
 	return hostFile{f}, nil
 }
 
+// open opens a device file. Its errors say what the owner of the machine can do.
+func open(sys System, name string) (File, error) {
+	f, err := sys.Open(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("there is no /dev/%s: \"nvidia-modprobe -c N\", as root, loads the driver and makes the files of card N", name)
+	case errors.Is(err, fs.ErrPermission):
+		return nil, fmt.Errorf("user %d may not read and write /dev/%s: \"chmod 666 /dev/%[2]s\" lets every user", os.Getuid(), name)
+	}
+	return f, err
+}
+
+// VersionFile says the driver's release.
+const VersionFile = "/proc/driver/nvidia/version"
+
 // Release implements System.
 func (Host) Release() (string, error) {
-	b, err := os.ReadFile("/proc/driver/nvidia/version")
-	if err != nil {
-		return "", fmt.Errorf("the NVIDIA driver is not loaded: %w", err)
+	b, err := os.ReadFile(VersionFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("the NVIDIA driver is not loaded: there is no %s; \"modprobe nvidia\" loads it", VersionFile)
+	} else if err != nil {
+		return "", err
 	}
 	return parseRelease(string(b))
 }
 
 // OS implements File.
 func (f hostFile) OS() *os.File { return f.File }
-
-// Ioctl implements File.
-func (f hostFile) Ioctl(number uint8, arg unsafe.Pointer, size uintptr) error {
-	const readWrite = 3
-	request := readWrite<<30 | size<<16 | 'F'<<8 | uintptr(number)
-	for {
-		_, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), request, uintptr(arg))
-		switch errno {
-		case 0:
-			return nil
-		case unix.EINTR, unix.EAGAIN:
-		default:
-			return errno
-		}
-	}
-}
-
-// call makes a call with a structure.
-func call[T any](f File, number uint8, p *T) error {
-	return f.Ioctl(number, unsafe.Pointer(p), unsafe.Sizeof(*p))
-}
-
-// pinned calls f with the address of the parameters, which the structure of the call has.
-func pinned[T any](p *T, f func(addr uint64, size uint32) error) error {
-	var pin runtime.Pinner
-	defer pin.Unpin()
-	pin.Pin(p)
-	return f(uint64(uintptr(unsafe.Pointer(p))), uint32(unsafe.Sizeof(*p)))
-}

@@ -1,4 +1,13 @@
 // Package worker runs the process that has one guest's client of the host's NVIDIA driver, and speaks with it.
+// [Start] is the server's side, and [Main] the process.
+//
+// The process is the server's own program, as a user without privileges, with an empty environment. It may open the
+// card's files only (landlock) and make few system calls (seccomp). Its calls of the driver cannot be interrupted, and so a
+// call that does not end in time ends the process. The driver then frees all that the guest had.
+//
+// The server has three goroutines for a process: one receives, one calls [Events], and one waits for its end. Locks:
+// server.turn for a call, then server.mu. In the process one goroutine receives, one makes the driver's calls, and
+// one waits for events. Locks: process.mu for a call of the driver, then process.out to send.
 package worker
 
 import (
@@ -91,7 +100,7 @@ type Events interface {
 
 // Config says how a process is started.
 type Config struct {
-	Command   []string // of the process: the program and its arguments
+	Command   []string // of the process: the program, which must be the server's own ("/proc/self/exe"), and arguments
 	Minor     int      // of the card: /dev/nvidia<minor>
 	AnyDriver bool     // also a driver's release that was never tried
 	User      string   // whom the process becomes, if the server is root

@@ -1,0 +1,315 @@
+package fakerm
+
+import (
+	"encoding/binary"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+	"gvisor.dev/gvisor/pkg/abi/nvgpu"
+
+	"github.com/umbra-gpu/umbra/aggregator/card/rm/nvrm"
+)
+
+// escapes are the calls by number: the size of the structure and where its status is, as nvos.h and nv-ioctl.h of
+// release 580 have them.
+var escapes = map[uint8]struct {
+	size, status int
+	do           func(*Driver, *file, []byte) uint32
+}{
+	200:  {72 * 32, 0, (*Driver).cardInfo},
+	201:  {4, 0, func(d *Driver, f *file, arg []byte) uint32 { return 0 }},
+	206:  {16, 12, (*Driver).allocEvents},
+	0x27: {56, 40, (*Driver).register},
+	0x29: {16, 12, (*Driver).free},
+	0x2a: {32, 28, (*Driver).control},
+	0x2b: {48, 40, (*Driver).alloc},
+	0x4e: {56, 40, (*Driver).mapFile},
+	0x52: {16, 12, (*Driver).eventData},
+	0x57: {64, 56, func(d *Driver, f *file, arg []byte) uint32 {
+		p := as[nvgpu.NVOS46_PARAMETERS_V580](arg)
+		if c := d.clients[p.Client.Val]; c != nil {
+			return c.mapMemory(p)
+		}
+		return badObject
+	}},
+	0x58: {48, 40, func(d *Driver, f *file, arg []byte) uint32 {
+		p := as[nvgpu.NVOS47_PARAMETERS_V550](arg)
+		if c := d.clients[p.Client.Val]; c != nil {
+			return d.unmapMemory(c, p)
+		}
+		return badObject
+	}},
+}
+
+const (
+	classSpace   = 0x90f1
+	classVRAM    = 0x40
+	classRange   = 0x50a0
+	classBell    = 0xc661
+	classGroup   = 0xa06c
+	classChannel = 0xc86f
+	classEvent   = 0x79
+)
+
+// classes are the sizes of the parameters with which objects are made.
+var classes = map[uint32]int{
+	0x41: 0, 0x80: 56, 0x2080: 4, classSpace: 56, classVRAM: 128, classRange: 128, classBell: 2, classGroup: 20, 0x9067: 12, classChannel: 368, classEvent: 24,
+	0xc8b5: 8, 0xcb97: 8, 0xcbc0: 8, 0x902d: 8, 0xa140: 8,
+}
+
+// controls are the calls of objects, with the sizes of their parameters.
+var controls = map[uint32]struct {
+	size int
+	do   func(d *Driver, c *client, o *object, p []byte) uint32
+}{
+	0x205:      {32, nothing},
+	0x80180c:   {8, nothing},
+	0xa06c0101: {3, nothing},
+	0xa06c0103: {8, nothing},
+	0x20800301: {20, nothing},
+	0xc36f0108: {4, func(d *Driver, c *client, o *object, p []byte) uint32 { return put(p, 0, o.event) }},
+	0x2080110b: {536, disable},
+	0x906f0102: {16, reset},
+	0x906f0106: {104, func(d *Driver, c *client, o *object, p []byte) uint32 {
+		copy(p[12:44], "FAULT_PDE")
+		return put(p, 0, 0x77) | put(p, 4, 0x70000000) | put(p, 8, 1)
+	}},
+	0x20801303: {4 + 128*8, func(d *Driver, c *client, o *object, p []byte) uint32 {
+		for i := 4; i < len(p); i += 8 {
+			put(p, i+4, 1<<20)
+		}
+		return 0
+	}},
+	0x20800110: {132, func(d *Driver, c *client, o *object, p []byte) uint32 {
+		copy(p[4:], "Fake H200")
+		return 0
+	}},
+	0x20800170: {340, func(d *Driver, c *client, o *object, p []byte) uint32 {
+		return put(p, 0, 4) | put(p, 4, 1) | put(p, 8, 9) | put(p, 12, 11) | put(p, 16, 13) // graphics, copy engines 0, 2, 4
+	}},
+	0x20801701: {16, func(d *Driver, c *client, o *object, p []byte) uint32 {
+		if d.Arch == 0 {
+			return put(p, 0, 0x180)
+		}
+		return put(p, 0, d.Arch)
+	}},
+}
+
+func nothing(*Driver, *client, *object, []byte) uint32 { return 0 }
+
+func put(p []byte, at int, v uint32) uint32 {
+	binary.LittleEndian.PutUint32(p[at:], v)
+	return 0
+}
+
+func as[T any](b []byte) *T {
+	if len(b) < int(unsafe.Sizeof(*new(T))) {
+		panic("fakerm: a structure is larger than its table says")
+	}
+	return (*T)(unsafe.Pointer(unsafe.SliceData(b)))
+}
+
+// bytesAt is memory at an address that a structure has.
+func bytesAt(addr uint64, n int) []byte { return unsafe.Slice(*(**byte)(unsafe.Pointer(&addr)), n) }
+
+func (d *Driver) cardInfo(_ *file, arg []byte) uint32 {
+	k := as[[32]nvgpu.IoctlCardInfo](arg)
+	k[0].Valid, k[0].GPUID, k[0].MinorNumber = 1, 0x100, 0
+	return 0
+}
+
+func (d *Driver) alloc(f *file, arg []byte) uint32 {
+	p := as[nvgpu.NVOS64_PARAMETERS](arg)
+	class := uint32(p.HClass)
+	if size, ok := classes[class]; !ok {
+		return badClass
+	} else if int(p.ParamsSize) != size {
+		return badStruct
+	}
+	o := &object{parent: p.HObjectParent.Val, class: class}
+	if class == 0x41 {
+		d.next++
+		p.HObjectNew.Val = 0xc1d00000 + d.next
+		d.clients[p.HObjectNew.Val] = &client{f, map[uint32]*object{p.HObjectNew.Val: o}}
+		return 0
+	}
+	c := d.clients[p.HRoot.Val]
+	if c == nil || c.objects[o.parent] == nil || c.objects[p.HObjectNew.Val] != nil || p.HObjectNew.Val == 0 {
+		return badObject
+	}
+	if status := d.fill(c, o, bytesAt(uint64(p.PAllocParms), int(p.ParamsSize))); status != 0 {
+		return status
+	}
+	c.objects[p.HObjectNew.Val] = o
+	return 0
+}
+
+// fill makes what is special to a class.
+func (d *Driver) fill(c *client, o *object, params []byte) uint32 {
+	var err error
+	switch o.class {
+	case classVRAM:
+		p := as[nvgpu.NV_MEMORY_ALLOCATION_PARAMS_V545](params)
+		if p.Size == 0 || p.Size%(2<<20) != 0 {
+			return badOffset
+		}
+		o.size = p.Size
+		o.mem, err = memory(p.Size)
+	case classBell:
+		o.size = nvrm.DoorbellBytes
+		o.mem, err = memory(o.size)
+	case classRange:
+		p := as[nvgpu.NV_MEMORY_ALLOCATION_PARAMS_V545](params)
+		o.space, o.first, o.size = c.objects[p.HVASpace.Val], p.Offset, p.Size
+		if o.space == nil || o.space.class != classSpace || p.Offset < 64<<10 || p.Offset < 4608<<20 && p.Offset+p.Size > 4<<30 {
+			return badAddress
+		}
+	case classGroup:
+		p := as[nvgpu.NV_CHANNEL_GROUP_ALLOCATION_PARAMETERS](params)
+		o.space, o.engine = c.objects[p.HVASpace.Val], p.EngineType
+		if o.space == nil || o.space.class != classSpace {
+			return badObject
+		}
+	case classChannel:
+		p := as[nvgpu.NV_CHANNEL_ALLOC_PARAMS_V570](params)
+		m := c.objects[p.HUserdMemory[0].Val]
+		if o.notifier = c.objects[p.HObjectError.Val]; m == nil || o.notifier == nil || p.UserdOffset[0] > m.size-nvrm.USERDBytes {
+			return badObject
+		}
+		d.next++
+		o.event, o.engine = d.next, p.EngineType // the token
+	case classEvent:
+		p := as[nvgpu.NV0005_ALLOC_PARAMETERS](params)
+		if o.event, o.file = p.NotifyIndex, d.files[int32(p.Data)]; o.file == nil {
+			return badObject
+		}
+	}
+	if err != nil {
+		return nvrm.StatusNoMemory
+	}
+	return 0
+}
+
+func (d *Driver) register(_ *file, arg []byte) uint32 {
+	p := &as[nvgpu.IoctlNVOS02ParametersWithFD](arg).Params
+	c := d.clients[p.HRoot.Val]
+	if c == nil || c.objects[p.HObjectNew.Val] != nil || p.HClass != 0x71 {
+		return badObject
+	}
+	if addr := uint64(p.PMemory); addr == 0 || addr%4096 != 0 || (p.Limit+1)%4096 != 0 {
+		return badAddress
+	}
+	c.objects[p.HObjectNew.Val] = &object{parent: p.HObjectParent.Val, class: 0x71, host: uint64(p.PMemory), size: p.Limit + 1}
+	return 0
+}
+
+func (d *Driver) free(_ *file, arg []byte) uint32 {
+	p := as[nvgpu.NVOS00_PARAMETERS](arg)
+	c := d.clients[p.HRoot.Val]
+	if c == nil || c.objects[p.HObjectOld.Val] == nil {
+		return badObject
+	}
+	o := c.objects[p.HObjectOld.Val]
+	used := c.mappedBy(o)
+	for _, other := range c.objects {
+		used = used || o.class == classSpace && other.space == o
+	}
+	if used {
+		return nvrm.StatusInUse
+	}
+	c.free(p.HObjectOld.Val)
+	return 0
+}
+
+func (d *Driver) control(_ *file, arg []byte) uint32 {
+	p := as[nvgpu.NVOS54_PARAMETERS](arg)
+	c := d.clients[p.HClient.Val]
+	if c == nil || c.objects[p.HObject.Val] == nil {
+		return badObject
+	}
+	k, ok := controls[p.Cmd]
+	if !ok {
+		return 0x56 // not supported
+	} else if int(p.ParamsSize) != k.size {
+		return badStruct
+	}
+	return k.do(d, c, c.objects[p.HObject.Val], bytesAt(uint64(p.Params), k.size))
+}
+
+func disable(d *Driver, c *client, _ *object, params []byte) uint32 {
+	p := as[nvgpu.NV2080_CTRL_FIFO_DISABLE_CHANNELS_PARAMS](params)
+	for _, h := range p.HChannelList[:p.NumChannels] {
+		o := c.objects[h.Val]
+		if o == nil || o.class != classChannel {
+			return badObject
+		}
+		o.disabled = p.BDisable != 0
+		if !o.disabled {
+			c.post(notifierOf(o.engine)|1<<27, 0)
+		}
+	}
+	return 0
+}
+
+func notifierOf(engine uint32) uint32 {
+	if engine == 1 {
+		return 12
+	}
+	return 23 + engine - 9
+}
+
+// reset stops a channel: the notifier says so, then an event.
+func reset(d *Driver, c *client, o *object, _ []byte) uint32 {
+	xid := d.Xid
+	if xid == 0 {
+		xid = 43
+	}
+	n := bytesAt(o.notifier.host, 16)
+	put(n, nvrm.NotifierXid, xid)
+	n[nvrm.NotifierStatus], n[nvrm.NotifierStatus+1] = 0xff, 0xff
+	c.post(37, xid)
+	return 0
+}
+
+// mapFile makes a file map an object from now on.
+func (d *Driver) mapFile(_ *file, arg []byte) uint32 {
+	p := as[nvgpu.IoctlNVOS33ParametersWithFD](arg)
+	c := d.clients[p.Params.HClient.Val]
+	if c == nil {
+		return badObject
+	}
+	f, o := d.files[p.FD], c.objects[p.Params.HMemory.Val]
+	if f == nil || o == nil || o.mem == nil || p.Params.Length != o.size {
+		return badObject
+	}
+	return become(f, int(o.mem.Fd()))
+}
+
+// allocEvents makes a file one of events.
+func (d *Driver) allocEvents(f *file, arg []byte) uint32 {
+	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		return nvrm.StatusNoMemory
+	}
+	defer unix.Close(fd)
+	return become(f, fd)
+}
+
+func become(f *file, fd int) uint32 {
+	if err := unix.Dup3(fd, int(f.os.Fd()), unix.O_CLOEXEC); err != nil {
+		return nvrm.StatusNoMemory
+	}
+	return 0
+}
+
+func (d *Driver) eventData(f *file, arg []byte) uint32 {
+	if len(f.events) == 0 {
+		return notFound
+	}
+	e := f.events[0]
+	if f.events = f.events[1:]; len(f.events) == 0 {
+		unix.Read(int(f.os.Fd()), make([]byte, 8))
+	}
+	p := bytesAt(binary.LittleEndian.Uint64(arg), 16)
+	return put(p, 0, e.object) | put(p, 4, e.notifier) | put(p, 8, e.info)
+}

@@ -1,0 +1,309 @@
+// Package fakerm is a fake of the host's NVIDIA driver for tests: a nvrm.System without a card. It knows the calls that
+// package nvrm makes, checks the sizes of their structures against numbers of its own, and refuses what the driver
+// refuses. Memory of the card is a memfd. Work is not carried out: enabling a channel reports that its engine completed
+// work, and a reset stops the channel.
+//
+// A mutex guards all state. There are no goroutines.
+package fakerm
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"sort"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"gvisor.dev/gvisor/pkg/abi/nvgpu"
+
+	"github.com/umbra-gpu/umbra/aggregator/card/rm/nvrm"
+)
+
+// Driver is a driver with one card, nvidia0. The exported fields are set before its use.
+type Driver struct {
+	Version string            // its release, the first that was tried if empty
+	Arch    uint32            // of the card, a Hopper's if 0
+	Missing map[string]string // errors of device files by name: "missing" or "forbidden"
+	Fail    map[int]uint32    // the nth call, from 1, is answered with a status
+	Hang    int               // the nth call does not return
+	Die     int               // the nth call kills the process
+	Xid     uint32            // of a channel that is reset, 43 if 0
+
+	mu      sync.Mutex
+	calls   int
+	depth   int
+	clients map[uint32]*client
+	files   map[int32]*file
+	next    uint32
+}
+
+// Calls are the system calls of the fake itself, for a process that may make few.
+var Calls = []uint32{unix.SYS_MEMFD_CREATE, unix.SYS_FTRUNCATE, unix.SYS_DUP3}
+
+type client struct {
+	ctl     *file
+	objects map[uint32]*object
+}
+
+type object struct {
+	parent, class, event uint32
+	size                 uint64   // of memory, and of reserved addresses
+	first                uint64   // of those
+	space                *object  // of those, and of a group
+	maps                 []mapped // of a space, by address
+	mem                  *os.File // of the card's memory
+	host                 uint64   // address of registered memory
+	notifier             *object  // of a channel
+	engine               uint32
+	disabled             bool
+	file                 *file // of an event
+}
+
+type mapped struct {
+	va, end, off uint64
+	memory       *object
+	depth        int
+}
+
+type file struct {
+	driver *Driver
+	name   string
+	os     *os.File
+	events []event
+}
+
+type event struct{ object, notifier, info uint32 }
+
+// Statuses, from nvstatuscodes.h.
+const (
+	badAddress = 0x1e
+	badClass   = 0x22
+	badObject  = 0x31
+	badOffset  = 0x37
+	badStruct  = 0x3a
+	notFound   = 0x57
+)
+
+// Release implements nvrm.System.
+func (d *Driver) Release() (string, error) {
+	if d.Version == "" {
+		return nvrm.Tried[0], nil
+	}
+	return d.Version, nil
+}
+
+// Open implements nvrm.System.
+func (d *Driver) Open(name string) (nvrm.File, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case d.Missing[name] == "forbidden":
+		return nil, &fs.PathError{Op: "open", Path: "/dev/" + name, Err: unix.EACCES}
+	case d.Missing[name] != "" || name != "nvidiactl" && name != "nvidia0":
+		return nil, &fs.PathError{Op: "open", Path: "/dev/" + name, Err: unix.ENOENT}
+	}
+	f, err := memory(0)
+	if err != nil {
+		return nil, err
+	}
+	if d.files == nil {
+		d.files, d.clients = make(map[int32]*file), make(map[uint32]*client)
+	}
+	k := &file{driver: d, name: name, os: f}
+	d.files[int32(f.Fd())] = k
+	return k, nil
+}
+
+func memory(size uint64) (*os.File, error) {
+	fd, err := unix.MemfdCreate("fakerm", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Ftruncate(fd, int64(size)); err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), "fakerm"), nil
+}
+
+// Made returns how many calls were made.
+func (d *Driver) Made() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.calls
+}
+
+// Depth returns the most levels that partial unmaps ever nested.
+func (d *Driver) Depth() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.depth
+}
+
+// Running counts the channels that are not disabled.
+func (d *Driver) Running() (n int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, c := range d.clients {
+		for _, o := range c.objects {
+			if o.class == classChannel && !o.disabled {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// Objects counts the objects of all clients.
+func (d *Driver) Objects() (n int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, c := range d.clients {
+		n += len(c.objects)
+	}
+	return n
+}
+
+// OS implements nvrm.File.
+func (f *file) OS() *os.File { return f.os }
+
+// Close implements nvrm.File. That of a client's control file frees all that the client has.
+func (f *file) Close() error {
+	d := f.driver
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.files, int32(f.os.Fd()))
+	for root, c := range d.clients {
+		if c.ctl == f {
+			c.free(root)
+			delete(d.clients, root)
+		}
+	}
+	return f.os.Close()
+}
+
+// Ioctl implements nvrm.File.
+func (f *file) Ioctl(number uint8, arg []byte) error {
+	d := f.driver
+	d.mu.Lock()
+	d.calls++
+	n := d.calls
+	d.mu.Unlock()
+	switch n {
+	case d.Hang:
+		time.Sleep(time.Hour)
+	case d.Die:
+		unix.Tgkill(os.Getpid(), unix.Gettid(), unix.SIGKILL)
+	}
+	k, ok := escapes[number]
+	if !ok || len(arg) != k.size {
+		return fmt.Errorf("fakerm: call %#x with a structure of %d bytes: %w", number, len(arg), unix.EINVAL)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	status := d.Fail[n]
+	if status == 0 {
+		status = k.do(d, f, arg)
+	}
+	if k.status > 0 {
+		binary.LittleEndian.PutUint32(arg[k.status:], status)
+	} else if status != 0 {
+		return unix.EIO
+	}
+	return nil
+}
+
+// free ends an object and those below it, the memory's maps too.
+func (c *client) free(h uint32) {
+	for child, o := range c.objects {
+		if o.parent == h && child != h {
+			c.free(child)
+		}
+	}
+	if o := c.objects[h]; o != nil && o.mem != nil {
+		o.mem.Close()
+	}
+	delete(c.objects, h)
+}
+
+// mappedBy reports whether a space maps an object.
+func (c *client) mappedBy(o *object) bool {
+	for _, s := range c.objects {
+		if slices.ContainsFunc(s.maps, func(m mapped) bool { return m.memory == o }) {
+			return true
+		}
+	}
+	return false
+}
+
+// post reports an event to the files that listen to it.
+func (c *client) post(notifier, info uint32) {
+	for h, o := range c.objects {
+		if o.class == classEvent && o.event == notifier && o.file != nil {
+			o.file.events = append(o.file.events, event{h, notifier &^ (1 << 27), info})
+			unix.Write(int(o.file.os.Fd()), []byte{1, 0, 0, 0, 0, 0, 0, 0})
+		}
+	}
+}
+
+// mapMemory maps memory where nothing is mapped.
+func (c *client) mapMemory(p *nvgpu.NVOS46_PARAMETERS_V580) uint32 {
+	const fixed = 1 << 15
+	r, m := c.objects[p.Dma.Val], c.objects[p.Memory.Val]
+	page := uint64(4096)
+	switch p.Flags >> 8 & 0xf {
+	case 2:
+		page = 64 << 10
+	case 4:
+		page = 2 << 20
+	}
+	switch {
+	case r == nil || r.class != classRange || m == nil || m.mem == nil && m.host == 0:
+		return badObject
+	case p.Flags&fixed == 0 || p.DmaOffset < r.first || p.Length == 0 || p.Length > r.first+r.size-p.DmaOffset || (p.DmaOffset|p.Length|p.Offset)%page != 0:
+		return badAddress
+	case p.Offset > m.size || p.Length > m.size-p.Offset || m.host != 0 && page != 4096:
+		return badOffset
+	}
+	s, end := r.space, p.DmaOffset+p.Length
+	i := sort.Search(len(s.maps), func(i int) bool { return s.maps[i].va >= end })
+	if i > 0 && s.maps[i-1].end > p.DmaOffset {
+		return badAddress
+	}
+	s.maps = slices.Insert(s.maps, i, mapped{p.DmaOffset, end, p.Offset, m, 0})
+	return 0
+}
+
+// unmapMemory unmaps what maps of the memory map in a range. What is left of a map is a level deeper.
+func (d *Driver) unmapMemory(c *client, p *nvgpu.NVOS47_PARAMETERS_V550) uint32 {
+	r, m := c.objects[p.Dma.Val], c.objects[p.Memory.Val]
+	if r == nil || r.class != classRange || m == nil {
+		return badObject
+	}
+	var left []mapped
+	found := false
+	for _, k := range r.space.maps {
+		va, end := max(k.va, p.DmaOffset), min(k.end, p.DmaOffset+p.Size)
+		if k.memory != m || va >= end {
+			left = append(left, k)
+			continue
+		}
+		found = true
+		if k.va < va {
+			left = append(left, mapped{k.va, va, k.off, m, k.depth + 1})
+			d.depth = max(d.depth, k.depth+1)
+		}
+		if end < k.end {
+			left = append(left, mapped{end, k.end, k.off + end - k.va, m, k.depth + 1})
+			d.depth = max(d.depth, k.depth+1)
+		}
+	}
+	if !found {
+		return notFound
+	}
+	r.space.maps = left
+	return 0
+}

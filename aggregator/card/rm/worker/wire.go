@@ -1,0 +1,250 @@
+package worker
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/umbra-gpu/umbra/aggregator/card/rm/nvrm"
+)
+
+// A message is its length (4 bytes), a request or an answer, and what follows that: steps or text. A file
+// travels with the first byte. Numbers are little endian. Both sides are the same program, so that there is no version.
+
+// Limits of a message.
+const (
+	lengthBytes = 4
+	maxSteps    = 4096
+	maxText     = 1024
+	maxClasses  = 16
+)
+
+// call says what the server asks for. The table calls carries them out.
+type call uint32
+
+const (
+	callOpen call = iota
+	callInfo
+	callDoorbell
+	callNewVRAM
+	callRegister
+	callFree
+	callNewSpace
+	callFreeSpace
+	callApply
+	callInvalidate
+	callNewChannel
+	callFreeChannel
+	callEnable
+	callSetSlice
+	callReset
+)
+
+// request is what the server asks for.
+type request struct {
+	Call    call
+	Number  uint32 // of the object, space or channel
+	A, B    uint64 // arguments
+	Channel channelRequest
+}
+
+type channelRequest struct {
+	Space, Entries, Own, N uint32
+	Engine                 int32
+	Ring, USERD, Slice     uint64
+	Classes                [maxClasses]uint32
+}
+
+// kind says what an answer is.
+type kind uint32
+
+const (
+	answered  kind = iota
+	failed         // the text says why; Status is the driver's
+	completed      // Number has a bit for each engine, see engineBit
+	stopped        // the channel Number; the text is of the fault
+	logged         // a text for the server's log
+)
+
+// answer is what the process says.
+type answer struct {
+	Kind      kind
+	Number    uint32
+	Status    uint32
+	Xid       uint32
+	FaultType uint32
+	FaultVA   uint64
+}
+
+type infoAnswer struct {
+	Total, Free, BAR1 uint64
+	Copies            uint32 // a bit each
+}
+
+var (
+	requestBytes = binary.Size(request{})
+	answerBytes  = binary.Size(answer{})
+	infoBytes    = binary.Size(infoAnswer{})
+)
+
+// stepBytes is the size of a [Step] that is sent.
+const stepBytes = 40
+
+func appendSteps(b []byte, steps []Step) []byte {
+	for i := range steps {
+		s := &steps[i]
+		b = binary.LittleEndian.AppendUint32(b, uint32(s.Op))
+		b = binary.LittleEndian.AppendUint32(b, s.Object)
+		b = binary.LittleEndian.AppendUint64(b, s.VA)
+		b = binary.LittleEndian.AppendUint64(b, s.Size)
+		b = binary.LittleEndian.AppendUint64(b, s.Offset)
+		b = binary.LittleEndian.AppendUint32(b, s.Page)
+		b = append(b, bit(s.ReadOnly), bit(s.KindSet), s.Kind, 0)
+	}
+	return b
+}
+
+func stepAt(b []byte) (s Step) {
+	_ = b[stepBytes-1]
+	s.Op, s.Object = Op(binary.LittleEndian.Uint32(b)), binary.LittleEndian.Uint32(b[4:])
+	s.VA, s.Size, s.Offset = binary.LittleEndian.Uint64(b[8:]), binary.LittleEndian.Uint64(b[16:]), binary.LittleEndian.Uint64(b[24:])
+	s.Page, s.ReadOnly, s.KindSet, s.Kind = binary.LittleEndian.Uint32(b[32:]), b[36] != 0, b[37] != 0, b[38]
+	return s
+}
+
+func bit(on bool) byte {
+	if on {
+		return 1
+	}
+	return 0
+}
+
+// engineBit is the bit of an engine in an answer.
+func engineBit(engine int32) uint32 { return 1 << uint(engine+1) }
+
+// message begins a message.
+func message(b []byte, v any) []byte {
+	b = append(b[:0], 0, 0, 0, 0)
+	b, err := binary.Append(b, binary.LittleEndian, v)
+	if err != nil {
+		panic(fmt.Sprintf("worker: %T has no fixed size: %v", v, err))
+	}
+	return b
+}
+
+// conn is an end of the socket. One goroutine sends at a time, and one receives.
+type conn struct {
+	*net.UnixConn
+	rights [64]byte
+}
+
+func newConn(f *os.File) (*conn, error) {
+	defer f.Close()
+	c, err := net.FileConn(f)
+	if err != nil {
+		return nil, err
+	}
+	u, ok := c.(*net.UnixConn)
+	if !ok {
+		c.Close()
+		return nil, errors.New("file 3 is no UNIX socket: the server starts this command, not a user")
+	}
+	return &conn{UnixConn: u}, nil
+}
+
+// send sends what [message] began, with a file unless it is nil.
+func (c *conn) send(b []byte, f *os.File) error {
+	binary.LittleEndian.PutUint32(b, uint32(len(b)-lengthBytes))
+	if f != nil {
+		n, _, err := c.WriteMsgUnix(b[:lengthBytes], unix.UnixRights(int(f.Fd())), nil)
+		if err != nil {
+			return err
+		}
+		b = b[n:]
+	}
+	_, err := c.Write(b)
+	return err
+}
+
+// receive receives a message of at most limit bytes, into b where it fits.
+func (c *conn) receive(b []byte, limit int) (body []byte, f *os.File, err error) {
+	defer func() {
+		if err != nil && f != nil {
+			f.Close()
+		}
+	}()
+	var length [lengthBytes]byte
+	n, rights, _, _, err := c.ReadMsgUnix(length[:], c.rights[:])
+	if rights > 0 {
+		f = fileOf(c.rights[:rights])
+	}
+	if err != nil {
+		return nil, f, err
+	}
+	if _, err := io.ReadFull(c, length[n:]); err != nil {
+		return nil, f, err
+	}
+	size := int(binary.LittleEndian.Uint32(length[:]))
+	if size > limit {
+		return nil, f, fmt.Errorf("a message of %d bytes; at most %d are allowed", size, limit)
+	}
+	if cap(b) < size {
+		b = make([]byte, size)
+	}
+	_, err = io.ReadFull(c, b[:size])
+	return b[:size], f, err
+}
+
+// fileOf returns the first file of a control message, and closes others.
+func fileOf(rights []byte) (f *os.File) {
+	messages, _ := unix.ParseSocketControlMessage(rights)
+	for i := range messages {
+		fds, _ := unix.ParseUnixRights(&messages[i])
+		for _, fd := range fds {
+			if f == nil {
+				f = os.NewFile(uintptr(fd), "received")
+			} else {
+				unix.Close(fd)
+			}
+		}
+	}
+	return f
+}
+
+// decode takes a structure from the beginning of a message's body, and returns the rest.
+func decode(body []byte, v any, size int) ([]byte, error) {
+	if _, err := binary.Decode(body, binary.LittleEndian, v); err != nil {
+		return nil, fmt.Errorf("a message of %d bytes; %d are needed", len(body), size)
+	}
+	return body[size:], nil
+}
+
+// appendInfo and infoOf code what Worker.Info returns.
+func appendInfo(i nvrm.Info) (b []byte) {
+	a := infoAnswer{Total: i.Total, Free: i.Free, BAR1: i.BAR1}
+	for _, e := range i.Copies {
+		a.Copies |= 1 << e
+	}
+	b, _ = binary.Append(nil, binary.LittleEndian, a)
+	return append(b, i.Name...)
+}
+
+func infoOf(text []byte) (i nvrm.Info, err error) {
+	var a infoAnswer
+	name, err := decode(text, &a, infoBytes)
+	if err != nil {
+		return i, err
+	}
+	i = nvrm.Info{Name: string(name), Total: a.Total, Free: a.Free, BAR1: a.BAR1}
+	for e := range 32 {
+		if a.Copies&(1<<e) != 0 {
+			i.Copies = append(i.Copies, e)
+		}
+	}
+	return i, nil
+}
