@@ -2,6 +2,7 @@ package fakerm
 
 import (
 	"encoding/binary"
+	"slices"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -11,34 +12,23 @@ import (
 )
 
 // escapes are the calls by number: the size of the structure and where its status is, as nvos.h and nv-ioctl.h of
-// release 580 have them.
+// release 580 have them. A call begins with the client's handle, unless it is free.
 var escapes = map[uint8]struct {
 	size, status int
-	do           func(*Driver, *file, []byte) uint32
+	free         bool
+	do           func(*Driver, *client, *file, []byte) uint32
 }{
-	200:  {72 * 32, 0, (*Driver).cardInfo},
-	201:  {4, 0, func(d *Driver, f *file, arg []byte) uint32 { return 0 }},
-	206:  {16, 12, (*Driver).allocEvents},
-	0x27: {56, 40, (*Driver).register},
-	0x29: {16, 12, (*Driver).free},
-	0x2a: {32, 28, (*Driver).control},
-	0x2b: {48, 40, (*Driver).alloc},
-	0x4e: {56, 40, (*Driver).mapFile},
-	0x52: {16, 12, (*Driver).eventData},
-	0x57: {64, 56, func(d *Driver, f *file, arg []byte) uint32 {
-		p := as[nvgpu.NVOS46_PARAMETERS_V580](arg)
-		if c := d.clients[p.Client.Val]; c != nil {
-			return c.mapMemory(p)
-		}
-		return badObject
-	}},
-	0x58: {48, 40, func(d *Driver, f *file, arg []byte) uint32 {
-		p := as[nvgpu.NVOS47_PARAMETERS_V550](arg)
-		if c := d.clients[p.Client.Val]; c != nil {
-			return d.unmapMemory(c, p)
-		}
-		return badObject
-	}},
+	200:  {72 * 32, 0, true, (*Driver).cardInfo},
+	201:  {4, 0, true, func(*Driver, *client, *file, []byte) uint32 { return 0 }},
+	206:  {16, 12, false, (*Driver).allocEvents},
+	0x27: {56, 40, false, (*Driver).register},
+	0x29: {16, 12, false, (*Driver).free},
+	0x2a: {32, 28, false, (*Driver).control},
+	0x2b: {48, 40, true, (*Driver).alloc},
+	0x4e: {56, 40, false, (*Driver).mapFile},
+	0x52: {16, 12, true, (*Driver).eventData},
+	0x57: {64, 56, false, (*Driver).mapMemory},
+	0x58: {48, 40, false, (*Driver).unmapMemory},
 }
 
 const (
@@ -112,13 +102,13 @@ func as[T any](b []byte) *T {
 // bytesAt is memory at an address that a structure has.
 func bytesAt(addr uint64, n int) []byte { return unsafe.Slice(*(**byte)(unsafe.Pointer(&addr)), n) }
 
-func (d *Driver) cardInfo(_ *file, arg []byte) uint32 {
+func (d *Driver) cardInfo(_ *client, _ *file, arg []byte) uint32 {
 	k := as[[32]nvgpu.IoctlCardInfo](arg)
 	k[0].Valid, k[0].GPUID, k[0].MinorNumber = 1, 0x100, 0
 	return 0
 }
 
-func (d *Driver) alloc(f *file, arg []byte) uint32 {
+func (d *Driver) alloc(c *client, f *file, arg []byte) uint32 {
 	p := as[nvgpu.NVOS64_PARAMETERS](arg)
 	class := uint32(p.HClass)
 	if size, ok := classes[class]; !ok {
@@ -133,7 +123,6 @@ func (d *Driver) alloc(f *file, arg []byte) uint32 {
 		d.clients[p.HObjectNew.Val] = &client{f, map[uint32]*object{p.HObjectNew.Val: o}}
 		return 0
 	}
-	c := d.clients[p.HRoot.Val]
 	if c == nil || c.objects[o.parent] == nil || c.objects[p.HObjectNew.Val] != nil || p.HObjectNew.Val == 0 {
 		return badObject
 	}
@@ -190,10 +179,9 @@ func (d *Driver) fill(c *client, o *object, params []byte) uint32 {
 	return 0
 }
 
-func (d *Driver) register(_ *file, arg []byte) uint32 {
+func (d *Driver) register(c *client, _ *file, arg []byte) uint32 {
 	p := &as[nvgpu.IoctlNVOS02ParametersWithFD](arg).Params
-	c := d.clients[p.HRoot.Val]
-	if c == nil || c.objects[p.HObjectNew.Val] != nil || p.HClass != 0x71 {
+	if c.objects[p.HObjectNew.Val] != nil || p.HClass != 0x71 {
 		return badObject
 	}
 	if addr := uint64(p.PMemory); addr == 0 || addr%4096 != 0 || (p.Limit+1)%4096 != 0 {
@@ -203,34 +191,27 @@ func (d *Driver) register(_ *file, arg []byte) uint32 {
 	return 0
 }
 
-func (d *Driver) free(_ *file, arg []byte) uint32 {
+func (d *Driver) free(c *client, _ *file, arg []byte) uint32 {
 	p := as[nvgpu.NVOS00_PARAMETERS](arg)
-	c := d.clients[p.HRoot.Val]
-	if c == nil || c.objects[p.HObjectOld.Val] == nil {
+	o := c.objects[p.HObjectOld.Val]
+	if o == nil {
 		return badObject
 	}
-	o := c.objects[p.HObjectOld.Val]
-	used := c.mappedBy(o)
 	for _, other := range c.objects {
-		used = used || o.class == classSpace && other.space == o
-	}
-	if used {
-		return nvrm.StatusInUse
+		if other.space == o || slices.ContainsFunc(other.maps, func(m mapped) bool { return m.memory == o }) {
+			return nvrm.StatusInUse
+		}
 	}
 	c.free(p.HObjectOld.Val)
 	return 0
 }
 
-func (d *Driver) control(_ *file, arg []byte) uint32 {
+func (d *Driver) control(c *client, _ *file, arg []byte) uint32 {
 	p := as[nvgpu.NVOS54_PARAMETERS](arg)
-	c := d.clients[p.HClient.Val]
-	if c == nil || c.objects[p.HObject.Val] == nil {
+	k := controls[p.Cmd]
+	if c.objects[p.HObject.Val] == nil {
 		return badObject
-	}
-	k, ok := controls[p.Cmd]
-	if !ok {
-		return 0x56 // not supported
-	} else if int(p.ParamsSize) != k.size {
+	} else if k.do == nil || int(p.ParamsSize) != k.size {
 		return badStruct
 	}
 	return k.do(d, c, c.objects[p.HObject.Val], bytesAt(uint64(p.Params), k.size))
@@ -272,12 +253,8 @@ func reset(d *Driver, c *client, o *object, _ []byte) uint32 {
 }
 
 // mapFile makes a file map an object from now on.
-func (d *Driver) mapFile(_ *file, arg []byte) uint32 {
+func (d *Driver) mapFile(c *client, _ *file, arg []byte) uint32 {
 	p := as[nvgpu.IoctlNVOS33ParametersWithFD](arg)
-	c := d.clients[p.Params.HClient.Val]
-	if c == nil {
-		return badObject
-	}
 	f, o := d.files[p.FD], c.objects[p.Params.HMemory.Val]
 	if f == nil || o == nil || o.mem == nil || p.Params.Length != o.size {
 		return badObject
@@ -286,7 +263,7 @@ func (d *Driver) mapFile(_ *file, arg []byte) uint32 {
 }
 
 // allocEvents makes a file one of events.
-func (d *Driver) allocEvents(f *file, arg []byte) uint32 {
+func (d *Driver) allocEvents(_ *client, f *file, _ []byte) uint32 {
 	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	if err != nil {
 		return nvrm.StatusNoMemory
@@ -302,7 +279,7 @@ func become(f *file, fd int) uint32 {
 	return 0
 }
 
-func (d *Driver) eventData(f *file, arg []byte) uint32 {
+func (d *Driver) eventData(_ *client, f *file, arg []byte) uint32 {
 	if len(f.events) == 0 {
 		return notFound
 	}

@@ -82,6 +82,7 @@ const (
 	badAddress = 0x1e
 	badClass   = 0x22
 	badObject  = 0x31
+	badValue   = 0x1f
 	badOffset  = 0x37
 	badStruct  = 0x3a
 	notFound   = 0x57
@@ -129,42 +130,28 @@ func memory(size uint64) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "fakerm"), nil
 }
 
-// Made returns how many calls were made.
-func (d *Driver) Made() int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.calls
+// Stats are numbers of a driver.
+type Stats struct {
+	Calls   int // that were made
+	Depth   int // most levels of parts of maps, ever
+	Objects int
+	Running int // channels that are not disabled
 }
 
-// Depth returns the most levels that partial unmaps ever nested.
-func (d *Driver) Depth() int {
+// Stats returns the driver's numbers.
+func (d *Driver) Stats() Stats {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.depth
-}
-
-// Running counts the channels that are not disabled.
-func (d *Driver) Running() (n int) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	s := Stats{Calls: d.calls, Depth: d.depth}
 	for _, c := range d.clients {
+		s.Objects += len(c.objects)
 		for _, o := range c.objects {
 			if o.class == classChannel && !o.disabled {
-				n++
+				s.Running++
 			}
 		}
 	}
-	return n
-}
-
-// Objects counts the objects of all clients.
-func (d *Driver) Objects() (n int) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, c := range d.clients {
-		n += len(c.objects)
-	}
-	return n
+	return s
 }
 
 // OS implements nvrm.File.
@@ -205,8 +192,10 @@ func (f *file) Ioctl(number uint8, arg []byte) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	status := d.Fail[n]
-	if status == 0 {
-		status = k.do(d, f, arg)
+	if c := d.clients[binary.LittleEndian.Uint32(arg)]; status == 0 && (c != nil || k.free) {
+		status = k.do(d, c, f, arg)
+	} else if status == 0 {
+		status = badObject
 	}
 	if k.status > 0 {
 		binary.LittleEndian.PutUint32(arg[k.status:], status)
@@ -229,16 +218,6 @@ func (c *client) free(h uint32) {
 	delete(c.objects, h)
 }
 
-// mappedBy reports whether a space maps an object.
-func (c *client) mappedBy(o *object) bool {
-	for _, s := range c.objects {
-		if slices.ContainsFunc(s.maps, func(m mapped) bool { return m.memory == o }) {
-			return true
-		}
-	}
-	return false
-}
-
 // post reports an event to the files that listen to it.
 func (c *client) post(notifier, info uint32) {
 	for h, o := range c.objects {
@@ -250,8 +229,9 @@ func (c *client) post(notifier, info uint32) {
 }
 
 // mapMemory maps memory where nothing is mapped.
-func (c *client) mapMemory(p *nvgpu.NVOS46_PARAMETERS_V580) uint32 {
+func (d *Driver) mapMemory(c *client, _ *file, arg []byte) uint32 {
 	const fixed = 1 << 15
+	p := as[nvgpu.NVOS46_PARAMETERS_V580](arg)
 	r, m := c.objects[p.Dma.Val], c.objects[p.Memory.Val]
 	page := uint64(4096)
 	switch p.Flags >> 8 & 0xf {
@@ -271,39 +251,34 @@ func (c *client) mapMemory(p *nvgpu.NVOS46_PARAMETERS_V580) uint32 {
 	s, end := r.space, p.DmaOffset+p.Length
 	i := sort.Search(len(s.maps), func(i int) bool { return s.maps[i].va >= end })
 	if i > 0 && s.maps[i-1].end > p.DmaOffset {
-		return badAddress
+		return badValue
 	}
 	s.maps = slices.Insert(s.maps, i, mapped{p.DmaOffset, end, p.Offset, m, 0})
 	return 0
 }
 
 // unmapMemory unmaps what maps of the memory map in a range. What is left of a map is a level deeper.
-func (d *Driver) unmapMemory(c *client, p *nvgpu.NVOS47_PARAMETERS_V550) uint32 {
+func (d *Driver) unmapMemory(c *client, _ *file, arg []byte) uint32 {
+	p := as[nvgpu.NVOS47_PARAMETERS_V550](arg)
 	r, m := c.objects[p.Dma.Val], c.objects[p.Memory.Val]
 	if r == nil || r.class != classRange || m == nil {
 		return badObject
 	}
 	var left []mapped
-	found := false
+	status := uint32(notFound)
 	for _, k := range r.space.maps {
 		va, end := max(k.va, p.DmaOffset), min(k.end, p.DmaOffset+p.Size)
 		if k.memory != m || va >= end {
 			left = append(left, k)
 			continue
 		}
-		found = true
-		if k.va < va {
-			left = append(left, mapped{k.va, va, k.off, m, k.depth + 1})
-			d.depth = max(d.depth, k.depth+1)
+		status = 0
+		for _, rest := range []mapped{{k.va, va, k.off, m, k.depth + 1}, {end, k.end, k.off + end - k.va, m, k.depth + 1}} {
+			if rest.va < rest.end {
+				left, d.depth = append(left, rest), max(d.depth, rest.depth)
+			}
 		}
-		if end < k.end {
-			left = append(left, mapped{end, k.end, k.off + end - k.va, m, k.depth + 1})
-			d.depth = max(d.depth, k.depth+1)
-		}
-	}
-	if !found {
-		return notFound
 	}
 	r.space.maps = left
-	return 0
+	return status
 }

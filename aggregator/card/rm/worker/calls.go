@@ -1,7 +1,7 @@
 package worker
 
 import (
-	"encoding/binary"
+	"encoding/json"
 	"fmt"
 
 	"golang.org/x/sys/unix"
@@ -12,7 +12,7 @@ import (
 // calls are what the server may ask for. They run under process.mu.
 var calls = [...]struct {
 	name string
-	do   func(*process, *asked) (reply, error)
+	do   func(*process, *asked, *reply) error
 }{
 	callOpen:        {"open", nil}, // process.work does it
 	callInfo:        {"info", (*process).info},
@@ -21,141 +21,161 @@ var calls = [...]struct {
 	callRegister:    {"register", (*process).register},
 	callFree:        {"free", (*process).free},
 	callNewSpace:    {"new space", (*process).newSpace},
-	callFreeSpace:   {"free space", (*process).freeSpace},
-	callApply:       {"apply", (*process).apply},
-	callInvalidate:  {"invalidate", (*process).invalidate},
+	callFreeSpace:   {"free space", ofSpace((*process).freeSpace)},
+	callApply:       {"apply", ofSpace((*process).apply)},
+	callInvalidate:  {"invalidate", ofSpace((*process).invalidate)},
 	callNewChannel:  {"new channel", (*process).newChannel},
-	callFreeChannel: {"free channel", (*process).freeChannel},
-	callEnable:      {"enable", (*process).enable},
-	callSetSlice:    {"set slice", (*process).setSlice},
-	callReset:       {"reset", (*process).reset},
+	callFreeChannel: {"free channel", ofChannel((*process).freeChannel)},
+	callEnable:      {"enable", ofChannel((*process).enable)},
+	callSetSlice:    {"set slice", ofChannel((*process).setSlice)},
+	callReset:       {"reset", ofChannel((*process).reset)},
 }
 
-func leUint32(b []byte) uint32 { return binary.LittleEndian.Uint32(b) }
+func ofSpace(do func(*process, *space, *asked, *reply) error) func(*process, *asked, *reply) error {
+	return func(p *process, a *asked, r *reply) error {
+		s, err := get(p.spaces, "space", a.Number)
+		if err != nil {
+			return err
+		}
+		return do(p, s, a, r)
+	}
+}
+
+func ofChannel(do func(*process, *channel, *asked) error) func(*process, *asked, *reply) error {
+	return func(p *process, a *asked, _ *reply) error {
+		c, err := get(p.channels, "channel", a.Number)
+		if err != nil {
+			return err
+		}
+		return do(p, c, a)
+	}
+}
 
 // get finds what has a number, and vacant refuses a number that is taken.
-func get[T any](all map[uint32]*T, number uint32) (*T, error) {
+func get[T any](all map[uint32]*T, what string, number uint32) (*T, error) {
 	if v := all[number]; v != nil {
 		return v, nil
 	}
-	return nil, fmt.Errorf("there is no %T %d", *new(T), number)
+	return nil, fmt.Errorf("there is no %s %d", what, number)
 }
 
-func vacant[T any](all map[uint32]*T, number uint32) error {
+func vacant[T any](all map[uint32]*T, what string, number uint32) error {
 	if all[number] != nil {
-		return fmt.Errorf("there is a %T %d already", *new(T), number)
+		return fmt.Errorf("there is a %s %d already", what, number)
 	}
 	return nil
 }
 
-func (p *process) info(*asked) (r reply, err error) {
+func (p *process) info(_ *asked, r *reply) error {
 	i, err := p.client.Info()
-	r.text = appendInfo(i)
-	return r, err
+	if err == nil {
+		r.text, err = json.Marshal(i)
+	}
+	return err
 }
 
-func (p *process) openDoorbell(*asked) (r reply, err error) {
+func (p *process) openDoorbell(_ *asked, r *reply) (err error) {
 	if p.doorbell == nil {
 		if p.doorbell, err = p.client.Doorbell(); err != nil {
-			return r, err
+			return err
 		}
 	}
 	r.file = p.doorbell.OS()
-	return r, nil
+	return nil
 }
 
-func (p *process) newVRAM(a *asked) (r reply, err error) {
-	if err := vacant(p.objects, a.Number); err != nil {
-		return r, err
+func (p *process) newVRAM(a *asked, r *reply) error {
+	if err := vacant(p.objects, "object", a.Number); err != nil {
+		return err
 	}
 	m, err := p.client.NewVRAM(a.A)
 	if err != nil {
-		return r, err
+		return err
 	}
 	f, err := p.client.File(m)
 	if err != nil {
 		p.client.Free(m)
-		return r, err
+		return err
 	}
 	p.objects[a.Number] = &object{Memory: m}
 	r.file = f.OS()
-	return r, nil
+	return nil
 }
 
-func (p *process) register(a *asked) (r reply, err error) {
-	if err := vacant(p.objects, a.Number); err != nil {
-		return r, err
+func (p *process) register(a *asked, _ *reply) error {
+	if err := vacant(p.objects, "object", a.Number); err != nil {
+		return err
 	}
 	view, err := mapFile(a.file, a.A, a.B)
 	if err != nil {
-		return r, err
+		return err
 	}
 	m, err := p.client.Register(view)
 	if err != nil {
 		unix.Munmap(view)
-		return r, err
+		return err
 	}
 	p.objects[a.Number] = &object{m, view}
-	return r, nil
+	return nil
 }
 
-func (p *process) free(a *asked) (r reply, err error) {
-	o, err := get(p.objects, a.Number)
+func (p *process) free(a *asked, _ *reply) error {
+	o, err := get(p.objects, "object", a.Number)
 	if err != nil {
-		return r, err
+		return err
 	}
-	if err := p.client.Free(o.Memory); err != nil {
-		return r, err
+	for number, c := range p.channels {
+		if c.own == o {
+			return fmt.Errorf("channel %d uses object %d", number, a.Number)
+		}
 	}
-	delete(p.objects, a.Number)
-	if o.view != nil {
-		return r, unix.Munmap(o.view)
+	err = p.client.Free(o.Memory)
+	if err == nil {
+		delete(p.objects, a.Number)
+		if o.view != nil {
+			err = unix.Munmap(o.view)
+		}
 	}
-	return r, nil
+	return err
 }
 
-func (p *process) newSpace(a *asked) (r reply, err error) {
-	if err := vacant(p.spaces, a.Number); err != nil {
-		return r, err
+func (p *process) newSpace(a *asked, _ *reply) error {
+	if err := vacant(p.spaces, "space", a.Number); err != nil {
+		return err
 	}
 	s, err := p.client.NewSpace()
 	if err == nil {
 		p.spaces[a.Number] = &space{Space: s}
 	}
-	return r, err
+	return err
 }
 
-func (p *process) freeSpace(a *asked) (r reply, err error) {
-	s, err := get(p.spaces, a.Number)
-	if err == nil {
-		err = p.client.FreeSpace(s.Space)
-	}
+func (p *process) freeSpace(s *space, a *asked, _ *reply) error {
+	err := p.client.FreeSpace(s.Space)
 	if err == nil {
 		delete(p.spaces, a.Number)
 	}
-	return r, err
+	return err
 }
 
-func (p *process) apply(a *asked) (r reply, err error) {
-	s, err := get(p.spaces, a.Number)
-	if err != nil {
-		return r, err
-	}
+func (p *process) invalidate(s *space, _ *asked, _ *reply) error { return p.client.Invalidate(s.Space) }
+
+func (p *process) apply(s *space, a *asked, r *reply) error {
 	for b := a.steps; len(b) >= stepBytes; b = b[stepBytes:] {
 		step := stepAt(b)
 		if err := p.step(s, &step); err != nil {
-			return r, err
+			return err
 		}
 		r.Number++
 	}
-	return r, nil
+	return nil
 }
 
 func (p *process) step(s *space, t *Step) error {
 	if t.Op == Pause || t.Op == Resume {
 		return p.pause(s, t.Op == Pause)
 	}
-	o, err := get(p.objects, t.Object)
+	o, err := get(p.objects, "object", t.Object)
 	if err != nil {
 		return err
 	}
@@ -183,91 +203,65 @@ func (p *process) pause(s *space, on bool) error {
 	return nil
 }
 
-func (p *process) invalidate(a *asked) (r reply, err error) {
-	s, err := get(p.spaces, a.Number)
-	if err == nil {
-		err = p.client.Invalidate(s.Space)
-	}
-	return r, err
-}
-
-func (p *process) newChannel(a *asked) (r reply, err error) {
-	if err := vacant(p.channels, a.Number); err != nil {
-		return r, err
+func (p *process) newChannel(a *asked, r *reply) error {
+	if err := vacant(p.channels, "channel", a.Number); err != nil {
+		return err
 	}
 	q := &a.Channel
-	s, err := get(p.spaces, q.Space)
+	s, err := get(p.spaces, "space", q.Space)
 	if err != nil {
-		return r, err
+		return err
 	}
-	own, err := get(p.objects, q.Own)
+	own, err := get(p.objects, "object", q.Own)
 	if err != nil {
-		return r, err
+		return err
 	}
-	if size := uint64(len(own.view)); size < nvrm.USERDBytes || q.USERD > size-nvrm.USERDBytes || q.N > maxClasses {
-		return r, fmt.Errorf("object %d, of %d registered bytes, has no USERD at %d", q.Own, size, q.USERD)
+	if size := uint64(len(own.view)); size < nvrm.USERDBytes || q.USERD > size-nvrm.USERDBytes || q.N > maxClasses || q.Engine < nvrm.Graphics || q.Engine > maxCopy {
+		return fmt.Errorf("object %d, of %d registered bytes, has no USERD at %d, or there is no engine %d", q.Own, size, q.USERD, q.Engine)
 	}
 	if b := engineBit(q.Engine); p.listened&b == 0 {
 		if err := p.events.Engine(int(q.Engine)); err != nil {
-			return r, err
+			return err
 		}
 		p.listened |= b
 	}
-	c := &channel{space: s, own: own.view, engine: q.Engine, enabled: true}
+	c := &channel{space: s, own: own, engine: q.Engine, enabled: true}
 	c.Channel, err = p.client.NewChannel(nvrm.ChannelConfig{
 		Space: s.Space, Engine: int(q.Engine), Ring: q.Ring, Entries: q.Entries, Own: own.Memory, USERD: q.USERD, Slice: q.Slice, Classes: q.Classes[:q.N],
 	})
-	if err != nil {
-		return r, err
-	}
-	if s.paused {
-		if err := p.client.Enable(c.Channel, false); err != nil {
+	if err == nil && s.paused {
+		if err = p.client.Enable(c.Channel, false); err != nil {
 			p.client.FreeChannel(c.Channel)
-			return r, err
 		}
 	}
-	p.channels[a.Number] = c
-	r.Number = c.Token
-	return r, nil
+	if err == nil {
+		p.channels[a.Number], r.Number = c, c.Token
+	}
+	return err
 }
 
-func (p *process) freeChannel(a *asked) (r reply, err error) {
-	c, err := get(p.channels, a.Number)
-	if err == nil {
-		err = p.client.FreeChannel(c.Channel)
-	}
+// maxCopy is the last copy engine that events can name.
+const maxCopy = 9
+
+func (p *process) freeChannel(c *channel, a *asked) error {
+	err := p.client.FreeChannel(c.Channel)
 	if err == nil {
 		delete(p.channels, a.Number)
 	}
-	return r, err
+	return err
 }
 
-func (p *process) enable(a *asked) (r reply, err error) {
-	c, err := get(p.channels, a.Number)
-	if err != nil {
-		return r, err
-	}
-	if on := a.A != 0; !c.space.paused {
+func (p *process) enable(c *channel, a *asked) (err error) {
+	on := a.A != 0
+	if !c.space.paused {
 		err = p.client.Enable(c.Channel, on)
 	}
 	if err == nil {
-		c.enabled = a.A != 0
+		c.enabled = on
 	}
-	return r, err
+	return err
 }
 
-func (p *process) setSlice(a *asked) (r reply, err error) {
-	c, err := get(p.channels, a.Number)
-	if err == nil {
-		err = p.client.SetSlice(c.Channel, a.A)
-	}
-	return r, err
-}
+func (p *process) setSlice(c *channel, a *asked) error { return p.client.SetSlice(c.Channel, a.A) }
 
-func (p *process) reset(a *asked) (r reply, err error) {
-	c, err := get(p.channels, a.Number)
-	if err == nil {
-		err = p.client.Reset(c.Channel)
-	}
-	return r, err
-}
+func (p *process) reset(c *channel, _ *asked) error { return p.client.Reset(c.Channel) }

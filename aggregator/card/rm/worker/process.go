@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -45,7 +46,7 @@ type space struct {
 type channel struct {
 	*nvrm.Channel
 	space   *space
-	own     []byte
+	own     *object
 	engine  int32
 	enabled bool
 	stopped bool // and reported
@@ -105,7 +106,7 @@ func (p *process) work(requests <-chan asked, open func() (*nvrm.Client, error))
 			err = fmt.Errorf("call %d: the process has no client of the driver, or no such call", a.Call)
 		default:
 			p.mu.Lock()
-			r, err = calls[a.Call].do(p, &a)
+			err = calls[a.Call].do(p, &a, &r)
 			p.mu.Unlock()
 		}
 		if a.file != nil {
@@ -183,11 +184,11 @@ func (p *process) report(engines uint32, look bool) {
 	used := uint32(0)
 	for number, c := range p.channels {
 		used |= engineBit(c.engine)
-		if status := uint16(c.own[nvrm.NotifierStatus]) | uint16(c.own[nvrm.NotifierStatus+1])<<8; !look || c.stopped || status != nvrm.NotifierSet {
+		if status := binary.LittleEndian.Uint16(c.own.view[nvrm.NotifierStatus:]); !look || c.stopped || status != nvrm.NotifierSet {
 			continue
 		}
 		c.stopped = true
-		a := reply{answer: answer{Kind: stopped, Number: number, Xid: leUint32(c.own[nvrm.NotifierXid:])}}
+		a := reply{answer: answer{Kind: stopped, Number: number, Xid: binary.LittleEndian.Uint32(c.own.view[nvrm.NotifierXid:])}}
 		if f, err := p.client.Fault(c.Channel); err == nil && a.Xid == xidMMUFault {
 			a.FaultVA, a.FaultType, a.text = f.VA, f.Type, []byte(f.Text)
 		}

@@ -165,7 +165,7 @@ func (s *server) read() {
 }
 
 func (s *server) next() (a reply, err error) {
-	body, f, err := s.conn.receive(nil, answerBytes+infoBytes+maxText)
+	body, f, err := s.conn.receive(nil, answerBytes+maxText)
 	if err != nil {
 		return a, err
 	}

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"slices"
@@ -9,12 +10,12 @@ import (
 )
 
 // Info implements Worker.
-func (s *server) Info() (nvrm.Info, error) {
+func (s *server) Info() (i nvrm.Info, err error) {
 	a, err := s.call(request{Call: callInfo}, nil, nil, s.timeout)
-	if err != nil {
-		return nvrm.Info{}, err
+	if err == nil {
+		err = json.Unmarshal(a.text, &i)
 	}
-	return infoOf(a.text)
+	return i, err
 }
 
 // Doorbell implements Worker.

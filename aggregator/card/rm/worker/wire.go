@@ -9,8 +9,6 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/umbra-gpu/umbra/aggregator/card/rm/nvrm"
 )
 
 // A message is its length (4 bytes), a request or an answer, and what follows that: steps or text. A file
@@ -81,15 +79,9 @@ type answer struct {
 	FaultVA   uint64
 }
 
-type infoAnswer struct {
-	Total, Free, BAR1 uint64
-	Copies            uint32 // a bit each
-}
-
 var (
 	requestBytes = binary.Size(request{})
 	answerBytes  = binary.Size(answer{})
-	infoBytes    = binary.Size(infoAnswer{})
 )
 
 // stepBytes is the size of a [Step] that is sent.
@@ -222,29 +214,4 @@ func decode(body []byte, v any, size int) ([]byte, error) {
 		return nil, fmt.Errorf("a message of %d bytes; %d are needed", len(body), size)
 	}
 	return body[size:], nil
-}
-
-// appendInfo and infoOf code what Worker.Info returns.
-func appendInfo(i nvrm.Info) (b []byte) {
-	a := infoAnswer{Total: i.Total, Free: i.Free, BAR1: i.BAR1}
-	for _, e := range i.Copies {
-		a.Copies |= 1 << e
-	}
-	b, _ = binary.Append(nil, binary.LittleEndian, a)
-	return append(b, i.Name...)
-}
-
-func infoOf(text []byte) (i nvrm.Info, err error) {
-	var a infoAnswer
-	name, err := decode(text, &a, infoBytes)
-	if err != nil {
-		return i, err
-	}
-	i = nvrm.Info{Name: string(name), Total: a.Total, Free: a.Free, BAR1: a.BAR1}
-	for e := range 32 {
-		if a.Copies&(1<<e) != 0 {
-			i.Copies = append(i.Copies, e)
-		}
-	}
-	return i, nil
 }

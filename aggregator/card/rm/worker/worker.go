@@ -22,7 +22,8 @@ import (
 // goroutine, and are carried out in the order in which they come. A call that the process does not answer in
 // time ends the process; it and all later ones return [ErrEnded].
 type Worker interface {
-	// Info describes the card, and Doorbell returns the file of its doorbell (nvrm.DoorbellBytes).
+	// Info describes the card, and Doorbell returns the file of its doorbell (nvrm.DoorbellBytes). The driver keeps what
+	// the guest has on the card until the server, too, has unmapped and closed the files of Doorbell and NewVRAM.
 	Info() (nvrm.Info, error)
 	Doorbell() (*os.File, error)
 
@@ -30,7 +31,7 @@ type Worker interface {
 	NewVRAM(object uint32, size uint64) (*os.File, error)
 	// Register makes n bytes of a file at off an object. Both are multiples of 4 KiB.
 	Register(object uint32, f *os.File, off, n uint64) error
-	// Free frees an object. No space may map it.
+	// Free frees an object. No space may map it, and the server no longer maps its file: others get the memory.
 	Free(object uint32) error
 
 	NewSpace(space uint32) error
