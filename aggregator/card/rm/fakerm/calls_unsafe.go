@@ -39,6 +39,7 @@ const (
 	classGroup   = 0xa06c
 	classChannel = 0xc86f
 	classEvent   = 0x79
+	notifyError  = 37
 )
 
 // classes are the sizes of the parameters with which objects are made.
@@ -226,7 +227,7 @@ func disable(d *Driver, c *client, _ *object, params []byte) uint32 {
 		}
 		o.disabled = p.BDisable != 0
 		if !o.disabled {
-			c.post(notifierOf(o.engine)|1<<27, 0)
+			d.post(c, notifierOf(o.engine)|1<<27, 0)
 		}
 	}
 	return 0
@@ -248,7 +249,7 @@ func reset(d *Driver, c *client, o *object, _ []byte) uint32 {
 	n := bytesAt(o.notifier.host, 16)
 	put(n, nvrm.NotifierXid, xid)
 	n[nvrm.NotifierStatus], n[nvrm.NotifierStatus+1] = 0xff, 0xff
-	c.post(37, xid)
+	d.post(c, notifyError, xid)
 	return 0
 }
 

@@ -218,12 +218,14 @@ func (c *client) free(h uint32) {
 	delete(c.objects, h)
 }
 
-// post reports an event to the files that listen to it.
-func (c *client) post(notifier, info uint32) {
-	for h, o := range c.objects {
-		if o.class == classEvent && o.event == notifier && o.file != nil {
-			o.file.events = append(o.file.events, event{h, notifier &^ (1 << 27), info})
-			unix.Write(int(o.file.os.Fd()), []byte{1, 0, 0, 0, 0, 0, 0, 0})
+// post reports an event to the files that listen to it: those of the client for an error, else those of all.
+func (d *Driver) post(c *client, notifier, info uint32) {
+	for _, other := range d.clients {
+		for h, o := range other.objects {
+			if o.class == classEvent && o.event == notifier && (other == c || notifier != notifyError) {
+				o.file.events = append(o.file.events, event{h, notifier &^ (1 << 27), info})
+				unix.Write(int(o.file.os.Fd()), []byte{1, 0, 0, 0, 0, 0, 0, 0})
+			}
 		}
 	}
 }

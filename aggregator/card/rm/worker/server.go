@@ -77,8 +77,7 @@ func (s *server) end(err error) {
 	if s.err == nil {
 		s.err = err
 		close(s.ended)
-		s.conn.Close()
-		s.kill()
+		s.conn.Close() // read ends the process
 	}
 }
 

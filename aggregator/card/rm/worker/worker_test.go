@@ -68,6 +68,7 @@ type recorder struct {
 	engines []int32
 	stops   []stop
 	ends    []error
+	stall   chan struct{} // Stopped waits for its end, unless nil
 }
 
 func (r *recorder) Completed(engine int32) {
@@ -77,6 +78,9 @@ func (r *recorder) Completed(engine int32) {
 }
 
 func (r *recorder) Stopped(channel, xid uint32, f nvrm.Fault) {
+	if r.stall != nil {
+		<-r.stall
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.stops = append(r.stops, stop{channel, xid, f})
@@ -407,6 +411,74 @@ func TestTogether(t *testing.T) {
 	all.Wait()
 	r.eventually(t, func() bool { return slices.Contains(r.engines, -1) })
 	require.NoError(t, s.Close())
+}
+
+// TestEvents: a channel's end is reported once, and the end of work to those that have channels on the engine.
+func TestEvents(t *testing.T) {
+	d, a, b := new(fakerm.Driver), new(recorder), new(recorder)
+	mine, other := inProcess(t, d, a), inProcess(t, d, b)
+	for _, s := range []*server{mine, other} {
+		require.NoError(t, s.Register(0, memfd(t, mib), 0, mib))
+		require.NoError(t, s.Register(1, memfd(t, mib), 0, mib))
+		require.NoError(t, s.NewSpace(0))
+		for c := range uint32(2) {
+			_, err := s.NewChannel(c, Channel{Engine: 2, Entries: 16, Own: c, USERD: page})
+			require.NoError(t, err)
+		}
+	}
+	for c := range uint32(2) {
+		require.NoError(t, mine.Reset(c))
+		a.eventually(t, func() bool { return len(a.stops) > 0 && a.stops[len(a.stops)-1].channel == c })
+		require.Error(t, mine.Free(c), "its channel uses it")
+		require.NoError(t, other.FreeChannel(c))
+	}
+	require.NoError(t, mine.Enable(0, true))
+	a.eventually(t, func() bool { return len(a.engines) == 1 })
+	for _, s := range []*server{mine, other} {
+		require.NoError(t, s.Close())
+		<-s.delivered
+	}
+	require.Equal(t, []stop{{0, 43, nvrm.Fault{}}, {1, 43, nvrm.Fault{}}}, a.stops)
+	require.Empty(t, b.engines)
+	require.Empty(t, b.stops)
+}
+
+// TestHostile: a process that sends nonsense costs its guest the channels, and the server nothing.
+func TestHostile(t *testing.T) {
+	files := openFiles(t)
+	null, err := os.Open(os.DevNull)
+	require.NoError(t, err)
+	for what, send := range map[string]func(c *conn) error{
+		"long":  func(c *conn) error { _, err := c.Write([]byte{0, 0, 0, 1}); return err },
+		"short": func(c *conn) error { return c.send([]byte{0, 0, 0, 0, 1}, null) },
+		"files": func(c *conn) error { return c.send(message(nil, &answer{Kind: 77}), null) },
+		"stops": func(c *conn) error { return c.send(message(nil, &answer{Kind: stopped}), null) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+			require.NoError(t, err)
+			its, err := newConn(os.NewFile(uintptr(pair[0]), ""))
+			require.NoError(t, err)
+			c, err := newConn(os.NewFile(uintptr(pair[1]), ""))
+			require.NoError(t, err)
+			reaped := make(chan struct{})
+			close(reaped)
+			r := &recorder{stall: make(chan struct{})}
+			s := newServer(c, Config{Timeout: time.Minute, Log: t.Logf}, r, func() {}, reaped, func() string { return "over" })
+			for range 2*maxStops + 10 {
+				if send(its) != nil {
+					break
+				}
+			}
+			close(r.stall)
+			its.Close()
+			<-s.delivered
+			require.LessOrEqual(t, len(r.stops), 2*maxStops)
+			require.ErrorIs(t, s.NewSpace(1), ErrEnded)
+		})
+	}
+	require.NoError(t, null.Close())
+	require.LessOrEqual(t, openFiles(t), files)
 }
 
 func TestSteps(t *testing.T) {
