@@ -140,12 +140,13 @@ func (s *server) read() {
 			s.kill()
 			select { // for the reason
 			case <-s.reaped:
-				err = fmt.Errorf("%w: %s", ErrEnded, s.status())
+				if !errors.Is(err, errNonsense) {
+					err = errors.New(s.status())
+				}
 			case <-time.After(time.Second):
-				err = fmt.Errorf("%w: %w", ErrEnded, err)
 			case <-s.ended:
 			}
-			s.end(err)
+			s.end(fmt.Errorf("%w: %w", ErrEnded, err))
 			return
 		}
 		if a.Kind == answered || a.Kind == failed {

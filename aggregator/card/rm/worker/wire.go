@@ -129,6 +129,9 @@ func message(b []byte, v any) []byte {
 	return b
 }
 
+// errNonsense is of a message that the other side would not send.
+var errNonsense = errors.New("a message of a wrong form")
+
 // conn is an end of the socket. One goroutine sends at a time, and one receives.
 type conn struct {
 	*net.UnixConn
@@ -183,7 +186,7 @@ func (c *conn) receive(b []byte, limit int) (body []byte, f *os.File, err error)
 	}
 	size := int(binary.LittleEndian.Uint32(length[:]))
 	if size > limit {
-		return nil, f, fmt.Errorf("a message of %d bytes; at most %d are allowed", size, limit)
+		return nil, f, fmt.Errorf("%w: %d bytes, at most %d are allowed", errNonsense, size, limit)
 	}
 	if cap(b) < size {
 		b = make([]byte, size)
@@ -211,7 +214,7 @@ func fileOf(rights []byte) (f *os.File) {
 // decode takes a structure from the beginning of a message's body, and returns the rest.
 func decode(body []byte, v any, size int) ([]byte, error) {
 	if _, err := binary.Decode(body, binary.LittleEndian, v); err != nil {
-		return nil, fmt.Errorf("a message of %d bytes; %d are needed", len(body), size)
+		return nil, fmt.Errorf("%w: %d bytes, %d are needed", errNonsense, len(body), size)
 	}
 	return body[size:], nil
 }

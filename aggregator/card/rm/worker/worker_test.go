@@ -448,13 +448,13 @@ func TestHostile(t *testing.T) {
 	files := openFiles(t)
 	null, err := os.Open(os.DevNull)
 	require.NoError(t, err)
-	for what, send := range map[string]func(c *conn) error{
-		"long":  func(c *conn) error { _, err := c.Write([]byte{0, 0, 0, 1}); return err },
-		"short": func(c *conn) error { return c.send([]byte{0, 0, 0, 0, 1}, null) },
-		"files": func(c *conn) error { return c.send(message(nil, &answer{Kind: 77}), null) },
-		"stops": func(c *conn) error { return c.send(message(nil, &answer{Kind: stopped}), null) },
+	for want, send := range map[string]func(c *conn) error{
+		"at most":               func(c *conn) error { _, err := c.Write([]byte{0, 0, 0, 1}); return err },
+		"are needed":            func(c *conn) error { return c.send([]byte{0, 0, 0, 0, 1}, null) },
+		"over":                  func(c *conn) error { return c.send(message(nil, &answer{Kind: 77}), null) },
+		"4096 stopped channels": func(c *conn) error { return c.send(message(nil, &answer{Kind: stopped}), null) },
 	} {
-		t.Run(what, func(t *testing.T) {
+		t.Run(want, func(t *testing.T) {
 			pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 			require.NoError(t, err)
 			its, err := newConn(os.NewFile(uintptr(pair[0]), ""))
@@ -474,7 +474,8 @@ func TestHostile(t *testing.T) {
 			its.Close()
 			<-s.delivered
 			require.LessOrEqual(t, len(r.stops), 2*maxStops)
-			require.ErrorIs(t, s.NewSpace(1), ErrEnded)
+			require.ErrorIs(t, s.why(), ErrEnded)
+			require.ErrorContains(t, s.NewSpace(1), want)
 		})
 	}
 	require.NoError(t, null.Close())
