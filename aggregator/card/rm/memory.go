@@ -1,0 +1,237 @@
+package rm
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"runtime/debug"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/umbra-gpu/umbra/aggregator/card"
+)
+
+// An address of VRAM is the number of a share above shareShift, and an offset in its memory. The end of that memory is in
+// memory of the host: drivers keep page tables there, which the server reads all the time, and a read from the card takes
+// a microsecond.
+const (
+	shareShift = 48
+	hostBytes  = 64 << 20
+	page       = 4 << 10
+	largePage  = 2 << 20
+)
+
+// Objects of a share that every one has. Those of RAM and of channels follow.
+const (
+	noObject   = ^uint32(0) // of pages that the card does not reach
+	cardObject = 0
+	hostObject = 1
+)
+
+// vram is the memory of a share.
+type vram struct {
+	size, card uint64 // bytes in all, and in the card's memory
+	taken      uint64 // of the card
+	inCard     []byte
+	inHost     []byte
+	host       *os.File
+	moved      map[uint64]place // pages of the host's part that have another place; share.changing
+	// touched has a bit for each 2 MiB that may have other bytes than zeros: the guest's tables mapped it, or it was
+	// written through the server. Any goroutine sets bits.
+	touched []atomic.Uint64
+}
+
+// touch notes that n bytes at off may be written.
+func (v *vram) touch(off, n uint64) {
+	for at := off / largePage; at*largePage < off+n && at/64 < uint64(len(v.touched)); at++ {
+		if bit := uint64(1) << (at % 64); v.touched[at/64].Load()&bit == 0 {
+			v.touched[at/64].Or(bit)
+		}
+	}
+}
+
+// place is where a page of the host's part has its bytes.
+type place struct {
+	file   *os.File
+	off    uint64
+	object uint32 // noObject until a space maps it
+}
+
+// memfd makes memory of the host that a process can register.
+func memfd(name string, n uint64) (*os.File, []byte, error) {
+	fd, err := unix.MemfdCreate("umbra-"+name, unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, nil, fmt.Errorf("create a memory file for %s: %w", name, err)
+	}
+	f := os.NewFile(uintptr(fd), name)
+	err = f.Truncate(int64(n))
+	var mem []byte
+	if err == nil {
+		mem, err = mapFile(f, n)
+	}
+	if err != nil {
+		f.Close()
+		return nil, nil, fmt.Errorf("memory file of %d KiB for %s: %w", n>>10, name, err)
+	}
+	return f, mem, nil
+}
+
+func mapFile(f *os.File, n uint64) ([]byte, error) {
+	return unix.Mmap(int(f.Fd()), 0, int(n), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+}
+
+// AllocVRAM implements card.Share. It may be called once.
+func (s *share) AllocVRAM(size, align uint64) ([]card.Run, error) {
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	v := &s.vram
+	if v.size != 0 || size == 0 || size%page != 0 || align > largePage {
+		return nil, errors.New("a share takes VRAM once, in whole pages")
+	}
+	v.moved = make(map[uint64]place)
+	v.card = (size - min(size, hostBytes)) &^ (largePage - 1)
+	host := size - v.card
+	var err error
+	if v.host, v.inHost, err = memfd("vram", host); err != nil {
+		return nil, err
+	}
+	if err = s.worker.Register(hostObject, v.host, 0, host); err != nil {
+		return nil, err
+	}
+	if v.card > 0 {
+		v.taken = (v.card + largePage - 1) &^ (largePage - 1)
+		f, err := s.worker.NewVRAM(cardObject, v.taken)
+		if err != nil {
+			v.taken = 0
+			return nil, fmt.Errorf("%d MiB of the card's memory, of which %d MiB are free: %w", v.card>>20, s.gpu.FreeBytes()>>20, err)
+		}
+		s.gpu.take(v.taken)
+		mem, err := mapFile(f, v.taken)
+		f.Close()
+		if err != nil {
+			return nil, fmt.Errorf("map %d MiB of the card's memory: %w", v.card>>20, err)
+		}
+		v.inCard = mem
+	}
+	v.touched = make([]atomic.Uint64, (size/largePage+64)/64)
+	v.size = size
+	if err := s.checkClear(); err != nil {
+		return nil, err
+	}
+	return []card.Run{{Addr: s.base(), Size: size}}, nil
+}
+
+// checkClear clears the card's memory unless the driver did, which it does before it gives memory to another client. One word of
+// each large page shows that.
+func (s *share) checkClear() error {
+	for at := uint64(0); at < s.vram.card; at += largePage {
+		var b [8]byte
+		if !s.each(at, 8, func(mem []byte) bool { copy(b[:], mem); return true }) || b != [8]byte{} {
+			s.vram.touch(0, s.vram.card)
+			return s.scrub(0, s.vram.card)
+		}
+	}
+	return nil
+}
+
+func (s *share) base() uint64 { return uint64(s.cfg.Number) << shareShift }
+
+// release gives memory back, of a share whose process has ended. Of one that was lost somebody may still use the
+// server's mappings.
+func (v *vram) release(lost bool) {
+	if lost {
+		return
+	}
+	for _, mem := range [][]byte{v.inCard, v.inHost} {
+		if mem != nil {
+			unix.Munmap(mem)
+		}
+	}
+	if v.host != nil {
+		v.host.Close()
+	}
+	v.inCard, v.inHost = nil, nil
+}
+
+// each calls f with the parts of n bytes at off, until it returns false. An access fails if the card has fallen off the
+// bus, or the share's process has ended and the driver took the mapping back.
+func (s *share) each(off, n uint64, f func(mem []byte) bool) (ok bool) {
+	v := &s.vram
+	if off > v.size || n > v.size-off {
+		return false
+	}
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if card.MemoryFault(recover()) {
+			ok = false
+		}
+	}()
+	if off < v.card {
+		here := min(n, v.card-off)
+		if s.dead.Load() || !f(v.inCard[off:off+here]) {
+			return false
+		}
+		off, n = off+here, n-here
+	}
+	return n == 0 || f(v.inHost[off-v.card:off-v.card+n])
+}
+
+func (g *GPU) each(addr, n uint64, f func(mem []byte) bool) bool {
+	s := g.share(addr >> shareShift)
+	return s != nil && s.each(addr&(1<<shareShift-1), n, f)
+}
+
+// ReadVRAM implements card.Memory.
+func (g *GPU) ReadVRAM(addr uint64, p []byte) bool {
+	return g.each(addr, uint64(len(p)), func(mem []byte) bool { p = p[copy(p, mem):]; return true })
+}
+
+// WriteVRAM implements card.Memory.
+func (g *GPU) WriteVRAM(addr uint64, p []byte) bool {
+	if s := g.share(addr >> shareShift); s != nil {
+		s.vram.touch(addr&(1<<shareShift-1), uint64(len(p)))
+	}
+	return g.each(addr, uint64(len(p)), func(mem []byte) bool { p = p[copy(mem, p):]; return true })
+}
+
+// SameVRAM implements card.Memory.
+func (g *GPU) SameVRAM(addr uint64, p []byte) bool {
+	return g.each(addr, uint64(len(p)), func(mem []byte) bool {
+		same := bytes.Equal(mem, p[:len(mem)])
+		p = p[len(mem):]
+		return same
+	})
+}
+
+// ScrubVRAM implements card.Memory. Most of a guest's memory was never written since the last time.
+func (g *GPU) ScrubVRAM(addr, n uint64) error {
+	s := g.share(addr >> shareShift)
+	if s == nil {
+		return fmt.Errorf("clear VRAM %#x+%#x: it is nobody's", addr, n)
+	}
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	return s.scrub(addr-s.base(), n)
+}
+
+// scrub clears n bytes at from. share.changing is held.
+func (s *share) scrub(from, n uint64) error {
+	for at := from; at < from+n; {
+		end := min(at&^(largePage-1)+largePage, from+n)
+		i, bit := at/largePage/64, uint64(1)<<(at/largePage%64)
+		if i < uint64(len(s.vram.touched)) && s.vram.touched[i].Load()&bit == 0 {
+			at = end
+			continue
+		}
+		if end-at == largePage && len(s.bySpace) == 0 { // else a space may map it
+			s.vram.touched[i].And(^bit)
+		}
+		if !s.each(at, end-at, func(mem []byte) bool { clear(mem); return true }) {
+			return fmt.Errorf("clear VRAM %#x+%#x of guest %d: the memory cannot be reached", from, n, s.cfg.Number)
+		}
+		at = end
+	}
+	return nil
+}
