@@ -87,7 +87,7 @@ func (ch *Channel) Fault(f card.Fault) {
 		return
 	}
 	ch.of.stats.count(f.Kind)
-	if f.Text != "" {
+	if f.Text != "" && f.Kind.From() != card.Reader {
 		ch.of.stats.NoteProgram(f.Text)
 	}
 	ch.of.guest.Failed(ch, f)

@@ -61,7 +61,7 @@ func (w *Worker) round() (waiting bool) {
 			c := w.channels[id]
 			ready := c != nil && !w.dead && !c.stopped
 			work := ready && (len(c.words) > 0 || c.get != w.put(c))
-			if more = work && c.on && !c.paused; more {
+			if more = work && c.on && !c.paused && !w.frozen; more {
 				r, more = w.next(c)
 			}
 			waiting = waiting || work && !more

@@ -44,6 +44,7 @@ type Worker struct {
 	channels map[uint32]*channel
 	slices   map[uint32]uint64
 	dead     bool
+	frozen   bool
 	Free0    uint64 // of the card's memory
 	resets   int
 	deepest  int
@@ -266,6 +267,13 @@ func (w *Worker) end() bool {
 		w.running.Wait()
 	}
 	return !was
+}
+
+// Freeze makes channels execute nothing, as while others have the card.
+func (w *Worker) Freeze(on bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.frozen = on
 }
 
 // Look calls f with what a test may look at.

@@ -241,13 +241,13 @@ func (ch *channel) Unbind() {
 	s.channels = slices.DeleteFunc(s.channels, func(o *channel) bool { return o == ch })
 	s.events = slices.DeleteFunc(s.events, func(e event) bool { return e.ch == ch })
 	s.mu.Unlock()
-	s.changing.Lock()
-	defer s.changing.Unlock()
 	ch.mu.Lock()
-	defer ch.mu.Unlock()
 	ch.look()
 	ch.gone = true
 	ch.setOn(false)
+	ch.mu.Unlock()
+	s.changing.Lock()
+	defer s.changing.Unlock()
 	if !s.dead.Load() {
 		s.must(s.worker.FreeChannel(ch.number))
 	}

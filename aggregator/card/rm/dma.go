@@ -18,6 +18,8 @@ func (g *GPU) MapDMA(addr uint64, m card.Mapping) error {
 	if err := s.ram.Map(addr, m); err != nil {
 		return err
 	}
+	s.lowest.Store(max(s.lowest.Load(), ^addr))
+	s.highest.Store(max(s.highest.Load(), addr+uint64(len(m.Mem))-1))
 	n := uint64(len(m.Mem)) &^ (page - 1)
 	if m.File == nil || n == 0 || (addr|m.Off)%page != 0 || s.dead.Load() {
 		return nil
@@ -42,7 +44,9 @@ func (g *GPU) MapDMA(addr uint64, m card.Mapping) error {
 // UnmapDMA implements card.DMA.
 func (g *GPU) UnmapDMA(addr, n uint64) {
 	for _, s := range g.everyShare() {
-		s.unmapDMA(addr, n)
+		if addr <= s.highest.Load() && n > 0 && addr+(n-1) >= ^s.lowest.Load() { // else it need not wait for another guest's calls
+			s.unmapDMA(addr, n)
+		}
 	}
 }
 

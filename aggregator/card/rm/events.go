@@ -33,7 +33,6 @@ func (s events) Completed(host int32) {
 	}
 	s.mu.Unlock()
 	s.deliver()
-	s.look()
 }
 
 // tellsCompletion reports whether the channel had work since it was idle. The card's event may be of the last of it, or come before
@@ -88,7 +87,7 @@ func faultOf(e card.Engine, xid uint32, f nvrm.Fault) card.Fault {
 	if x.kind != card.Translation {
 		return out
 	}
-	out.VA, out.Text, out.Reason = f.VA, "", shadowpt.PageNotPresent // a face says that better
+	out.VA, out.Text, out.Reason = f.VA, "", shadowpt.PageNotPresent // a face has words for it
 	if strings.Contains(f.Text, "RO_") {
 		out.Write, out.Reason = true, shadowpt.PageReadOnly
 	}
@@ -108,6 +107,7 @@ func (ch *channel) failLocked(f card.Fault) {
 		return
 	}
 	ch.failed, ch.fault = true, &f
+	ch.setOn(false)
 	ch.share.faulted.Store(true)
 	ch.share.look()
 }

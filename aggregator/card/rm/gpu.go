@@ -156,26 +156,23 @@ func (g *GPU) channel(id uint32) *channel {
 func (g *GPU) enter(ch *channel, prefer uint32) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	free, reserved, used := 0, 0, make(map[*share]int)
-	for _, c := range g.channels {
-		if c == nil {
-			free++
-		} else {
-			used[c.share]++
-		}
-	}
+	free, reserved := Channels, 0
 	for _, s := range g.shares {
-		if s != nil && s != ch.share {
-			reserved += max(s.cfg.Guaranteed-used[s], 0)
+		if s != nil {
+			free -= s.used
+			if s != ch.share {
+				reserved += max(s.cfg.Guaranteed-s.used, 0)
+			}
 		}
 	}
-	if free == 0 || free <= reserved && used[ch.share] >= ch.share.cfg.Guaranteed {
+	if free <= 0 || free <= reserved && ch.share.used >= ch.share.cfg.Guaranteed {
 		return false
 	}
 	if prefer >= Channels || g.channels[prefer] != nil {
 		prefer = uint32(slices.Index(g.channels[:], nil))
 	}
 	g.channels[prefer], ch.id = ch, prefer
+	ch.share.used++
 	return true
 }
 
@@ -183,6 +180,7 @@ func (g *GPU) leave(ch *channel) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.channels[ch.id] = nil
+	ch.share.used--
 }
 
 // Preempt implements card.GPU. A channel that may run stays.

@@ -103,12 +103,12 @@ func (e *engine) account() {
 func (e *engine) divide(ns uint64) {
 	all := uint64(0)
 	for _, ch := range e.members {
-		if ch.active > 0 {
+		if ch.active > 0 && ch.onCard.Load() {
 			all += ch.share.slice.Load()
 		}
 	}
 	for _, ch := range e.members {
-		if ch.active > 0 {
+		if ch.active > 0 && ch.onCard.Load() {
 			ch.used += time.Duration(float64(ns) * float64(ch.share.slice.Load()) / float64(all))
 		}
 	}

@@ -125,6 +125,7 @@ type client struct {
 	ch    *channel
 	ring  []byte
 	va    uint64
+	log2  uint32
 	put   uint32
 	at    uint32
 	seq   uint32
@@ -133,19 +134,25 @@ type client struct {
 	fault []card.Fault
 }
 
+// Where a client has its parts.
 const (
 	ringLog2 = 6
+	bigLog2  = 11
+	pushAt   = 0x4000
 	pushSize = 0x8000
+	fenceAt  = 0xf000
 )
 
 func (c *client) Completed(e card.EngineSet) { c.mu.Lock(); defer c.mu.Unlock(); c.done |= e }
 func (c *client) Fault(f card.Fault)         { c.mu.Lock(); defer c.mu.Unlock(); c.fault = append(c.fault, f) }
 
 // open opens a channel whose ring and pushes take 64 KiB of RAM at n * 64 KiB.
-func (g *guest) open(n uint64, e card.Engine) *client {
-	c := &client{g: g, va: ringVA + n<<16, ring: g.ram[n<<16:][:1<<16]}
+func (g *guest) open(n uint64, e card.Engine) *client { return g.openRing(n, e, ringLog2) }
+
+func (g *guest) openRing(n uint64, e card.Engine, log2 uint32) *client {
+	c := &client{g: g, va: ringVA + n<<16, ring: g.ram[n<<16:][:1<<16], log2: log2}
 	g.apply(ramPages(c.va, ramAt+n<<16, 1<<16))
-	ch, err := g.NewChannel(card.ChannelConfig{Space: g.space, Engine: e, Ring: card.Ring{Base: c.va, Log2: ringLog2}}, c)
+	ch, err := g.NewChannel(card.ChannelConfig{Space: g.space, Engine: e, Ring: card.Ring{Base: c.va, Log2: log2}}, c)
 	require.NoError(g.r.t, err)
 	c.Channel, c.ch = ch, ch.(*channel)
 	ch.Enable()
@@ -166,11 +173,11 @@ func (c *client) close() {
 // put puts an entry for the commands, and a release of the next fence behind them.
 func (c *client) add(b *push.Buffer) {
 	c.seq++
-	words := b.HopperRelease(c.va+0xf000, c.seq).Words
+	words := b.HopperRelease(c.va+fenceAt, c.seq).Words
 	if c.at+uint32(len(words)) > pushSize/4 {
 		c.at = 0
 	}
-	at := 0x1000 + c.at*4
+	at := pushAt + c.at*4
 	for i, w := range words {
 		binary.LittleEndian.PutUint32(c.ring[at+uint32(i)*4:], w)
 	}
@@ -180,10 +187,10 @@ func (c *client) add(b *push.Buffer) {
 
 func (c *client) entry(lo, hi uint32) {
 	binary.LittleEndian.PutUint64(c.ring[c.put*8:], uint64(hi)<<32|uint64(lo))
-	c.put = (c.put + 1) % (1 << ringLog2)
+	c.put = (c.put + 1) % (1 << c.log2)
 }
 
-func (c *client) fence() uint32 { return load(c.ring, 0xf000) }
+func (c *client) fence() uint32 { return load(c.ring, fenceAt) }
 
 func (c *client) submit(b *push.Buffer) {
 	c.add(b)

@@ -154,6 +154,9 @@ func (ch *channel) look() {
 
 // busy reports whether entries that were copied have not ended. channel.mu is held.
 func (ch *channel) busy() bool {
+	if ch.gone {
+		return false
+	}
 	ch.look()
 	return ch.ring.ended < ch.head.Load()
 }
@@ -184,7 +187,7 @@ func (ch *channel) fetch() {
 		store(r.mem, userdAt+nvrm.USERDPut, r.put)
 		ch.ringDoorbell()
 	}
-	if !ch.share.armed.Load() {
+	if ch.deferred || !ch.share.armed.Load() {
 		ch.share.look()
 	}
 }
@@ -195,7 +198,7 @@ func (ch *channel) copy(seq uint64, n uint32) bool {
 	va := ch.base + uint64(ch.next)*8
 	p := r.copied[:n*8]
 	if !ch.space.read(va, p) {
-		ch.failLocked(card.Fault{Kind: card.Translation, Engine: card.NoEngine, VA: va, Reason: shadowpt.PageNotPresent, Text: "the ring is not mapped"})
+		ch.failLocked(card.Fault{Kind: card.Translation, Engine: card.NoEngine, VA: va, Reason: shadowpt.PageNotPresent})
 		return false
 	}
 	if seq == 0 {

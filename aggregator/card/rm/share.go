@@ -27,7 +27,9 @@ var (
 type share struct {
 	gpu     *GPU
 	cfg     card.ShareConfig
+	used    int // channels; guarded by GPU.mu
 	worker  worker.Worker
+	shut    func() // ends the process
 	bell    []byte // the card's doorbell
 	fence   atomic.Uint32
 	dead    atomic.Bool   // the process has ended, or is being ended
@@ -48,6 +50,8 @@ type share struct {
 
 	ram     card.Mappings // by bus address
 	reading sync.RWMutex  // read-locked by copies of RAM
+	lowest  atomic.Uint64 // bus address that was ever mapped, inverted
+	highest atomic.Uint64
 
 	delivering sync.Mutex
 
@@ -106,13 +110,18 @@ func (s *share) open() (err error) {
 	if s.worker, err = s.gpu.start(s.cfg.Number, events{s}); err != nil {
 		return err
 	}
+	s.shut = sync.OnceFunc(func() {
+		if err := s.worker.Close(); err != nil {
+			s.gpu.cfg.Log("guest %d: %v", s.cfg.Number, err)
+		}
+	})
 	f, err := s.worker.Doorbell()
 	if err == nil {
 		s.bell, err = mapFile(f, nvrm.DoorbellBytes)
 		f.Close()
 	}
 	if err != nil {
-		s.worker.Close()
+		s.shut()
 	}
 	return err
 }
@@ -120,6 +129,10 @@ func (s *share) open() (err error) {
 // Close implements card.Share. The driver frees all that the process had.
 func (s *share) Close(lost bool) {
 	s.end()
+	for _, ch := range s.list() { // that are lost
+		s.gpu.engines[ch.engine].leave(ch)
+		s.gpu.leave(ch)
+	}
 	s.gpu.take(-s.vram.taken)
 	s.vram.release(lost)
 	if !lost {
@@ -132,9 +145,8 @@ func (s *share) Close(lost bool) {
 
 // end ends the process and the goroutine.
 func (s *share) end() {
-	if !s.dead.Swap(true) {
-		s.worker.Close()
-	}
+	s.dead.Store(true)
+	s.shut()
 	close(s.closing)
 	s.running.Wait()
 }
@@ -146,7 +158,7 @@ func (s *share) Tables() []card.Run { return nil }
 // fail ends the process of a guest for which the driver cannot do what isolation rests on.
 func (s *share) fail(err error) {
 	if !s.dead.Swap(true) {
-		s.worker.Close()
+		s.shut()
 		s.broken(err)
 	}
 }
@@ -262,7 +274,7 @@ func (s *share) run() {
 		case <-s.wake:
 		case <-timer.C:
 		}
-		s.armed.Store(true)
+		s.armed.Store(false) // who submits from here on wakes it
 		work, deferred := false, false
 		for _, ch := range s.list() {
 			w, d := ch.settle()
@@ -276,10 +288,10 @@ func (s *share) run() {
 		case deferred:
 			timer.Reset(soon)
 		case work:
+			s.armed.Store(true)
 			timer.Reset(s.gpu.cfg.Hang / 20)
 			s.watch()
 		default:
-			s.armed.Store(false)
 			timer.Stop()
 		}
 	}
