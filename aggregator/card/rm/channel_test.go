@@ -49,6 +49,8 @@ func TestCopies(t *testing.T) {
 				require.True(t, g.gpu.ReadVRAM(g.base()+at, got))
 				require.True(t, bytes.Equal(from, got))
 				require.True(t, g.gpu.SameVRAM(g.base()+at, got))
+				got[n-1]++
+				require.False(t, g.gpu.SameVRAM(g.base()+at, got))
 			}
 		}
 	}
@@ -172,7 +174,7 @@ func TestStops(t *testing.T) {
 
 // TestRing: more batches than the server's ring has wait for room, and a guest's own base of segments stays.
 func TestRing(t *testing.T) {
-	r := newRig(t, Config{})
+	r := newRig(t, Config{Hang: time.Hour}) // the share's goroutine looks in time by itself only while entries wait
 	g := r.join(0)
 	c := g.openRing(0, card.Copy0+1, bigLog2)
 	g.apply(ramPages(farVA, ramAt, 1<<16))
