@@ -180,11 +180,14 @@ func TestRing(t *testing.T) {
 	g.apply(ramPages(farVA, ramAt, 1<<16))
 	c.entry(uint32(farVA>>40)<<8, setBase)
 	g.w.Freeze(true)
-	for range batches + 100 {
+	for i := range batches + 100 {
 		c.add(new(push.Buffer))
 		last := c.ring[(c.put-1)*8:] // its push is read by the far address, too
 		binary.LittleEndian.PutUint64(last, uint64(farVA&(1<<40-1))+binary.LittleEndian.Uint64(last)-ringVA)
 		c.Doorbell(c.put)
+		if i == 0 {
+			eventually(t, g.armed.Load)
+		}
 	}
 	require.Zero(t, c.Progress().GPGet)
 	require.False(t, c.Quiet())
