@@ -12,10 +12,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/aggregator/card/rm/fakeworker"
 	"github.com/umbra-gpu/umbra/aggregator/card/rm/nvrm"
 	"github.com/umbra-gpu/umbra/devmodel/guest/push"
 	"github.com/umbra-gpu/umbra/shadowpt"
-	"github.com/umbra-gpu/umbra/tests/fakeworker"
 )
 
 // TestCopies: channels of both engines copy from RAM to the card's memory and to that of the host, and back, many times

@@ -10,10 +10,10 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/aggregator/card/rm/fakeworker"
 	"github.com/umbra-gpu/umbra/aggregator/card/rm/nvrm"
 	"github.com/umbra-gpu/umbra/aggregator/card/rm/worker"
 	"github.com/umbra-gpu/umbra/shadowpt"
-	"github.com/umbra-gpu/umbra/tests/fakeworker"
 )
 
 // flat is what a space must map, by page, without pieces: a twin of the record and of the worker's space.

@@ -1,4 +1,4 @@
-package fakeworker_test
+package cards_test
 
 import (
 	"fmt"
@@ -10,17 +10,17 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card/rm"
+	"github.com/umbra-gpu/umbra/aggregator/card/rm/fakeworker"
 	"github.com/umbra-gpu/umbra/aggregator/card/rm/worker"
 	"github.com/umbra-gpu/umbra/cmd/serve"
 	"github.com/umbra-gpu/umbra/devmodel/guest"
-	"github.com/umbra-gpu/umbra/tests/fakeworker"
 	"github.com/umbra-gpu/umbra/tests/rig"
 	"github.com/umbra-gpu/umbra/vfiouser"
 )
 
-// TestGuests: drivers of two GH100s, which map their windows, copy through the whole server on a card of the host's driver. The
+// TestHostDriver: drivers of two GH100s, which map their windows, copy through the whole server on a card of the host's driver. The
 // end of one guest's process quarantines that guest alone.
-func TestGuests(t *testing.T) {
+func TestHostDriver(t *testing.T) {
 	workers := make(map[int]*fakeworker.Worker)
 	gpu, err := rm.Open(rm.Config{Log: t.Logf}, func(share int, ev worker.Events) (worker.Worker, error) {
 		workers[share] = fakeworker.New(ev, 80<<30)
