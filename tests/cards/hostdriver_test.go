@@ -18,7 +18,7 @@ import (
 	"github.com/umbra-gpu/umbra/vfiouser"
 )
 
-// TestHostDriver: drivers of two GH100s, which map their windows, copy through the whole server on a card of the host's driver. The
+// TestHostDriver: drivers of two GH100s, which map BAR2, copy through the whole server on a card of the host's driver. The
 // end of one guest's process quarantines that guest alone.
 func TestHostDriver(t *testing.T) {
 	workers := make(map[int]*fakeworker.Worker)

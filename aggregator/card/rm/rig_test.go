@@ -53,12 +53,11 @@ func newRig(t tester, cfg Config) *rig {
 // guest is a share with a space, and RAM at ramAt.
 type guest struct {
 	*share
-	r      *rig
-	w      *fakeworker.Worker
-	space  *space
-	ram    []byte
-	chans  []*client
-	closed bool
+	r     *rig
+	w     *fakeworker.Worker
+	space *space
+	ram   []byte
+	chans []*client
 }
 
 const ramAt = 0x8000_0000
