@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/aggregator/channels"
 	"github.com/umbra-gpu/umbra/aggregator/dma"
 	"github.com/umbra-gpu/umbra/aggregator/gate"
 	"github.com/umbra-gpu/umbra/aggregator/sched"
@@ -20,7 +21,7 @@ type Aggregator struct {
 	opts     Options
 	gpu      card.GPU
 	bus      *dma.Windows
-	gate     *gate.Gate    // nil without a scheduler
+	gate     *gate.Gate    // nil without a scheduler, as on a card with card.Slices
 	mappings *window.Quota // nil if the card's pages have one place
 
 	// The card's time at epoch, in nanoseconds.
@@ -30,6 +31,7 @@ type Aggregator struct {
 	adding sync.Mutex // one AddGuest at a time
 	mu     sync.Mutex // see the package comment
 	guests [MaxGuests]*Guest
+	past   channels.Busy // of guests that were removed, on a card with card.Slices
 }
 
 // New shares a card, which belongs to the aggregator until Close.
@@ -37,6 +39,9 @@ func New(gpu card.GPU, o Options) (*Aggregator, error) {
 	o.complete()
 	if err := o.check(); err != nil {
 		return nil, fmt.Errorf("aggregator: %w", err)
+	}
+	if gpu.Slices() != nil && o.Scheduler != nil {
+		return nil, errSliced
 	}
 	a := &Aggregator{opts: o, gpu: gpu, bus: dma.New(o.Guests, gpu), epoch: time.Now(), cardEpoch: gpu.Time()}
 	if o.Scheduler != nil {
@@ -73,7 +78,11 @@ func (a *Aggregator) Free() uint64 { return a.gpu.FreeBytes() }
 func (a *Aggregator) everybody() []*Guest {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	var list []*Guest
+	return a.present()
+}
+
+// present is everybody with mu held.
+func (a *Aggregator) present() (list []*Guest) {
 	for _, g := range a.guests {
 		if g != nil && !g.removed {
 			list = append(list, g)
@@ -113,7 +122,12 @@ func (a *Aggregator) addGuest(cfg GuestConfig, face Face) (*Guest, error) {
 		return nil, err
 	}
 	g := newGuest(a, index, cfg, vram.NewExtents(runs), share, face)
-	if err := a.gate.AddGuest(roomGuest{g}, cfg.Share, cfg.Group); err != nil {
+	if a.gpu.Slices() != nil {
+		err = g.setWeight(cfg.Share)
+	} else {
+		err = a.gate.AddGuest(roomGuest{g}, cfg.Share, cfg.Group)
+	}
+	if err != nil {
 		g.reports.Close()
 		share.Close(false)
 		return nil, err
@@ -128,9 +142,7 @@ func (a *Aggregator) addGuest(cfg GuestConfig, face Face) (*Guest, error) {
 // forget frees a guest's memory and number.
 func (a *Aggregator) forget(g *Guest) {
 	g.share.Close(false)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.guests[g.index] = nil
+	a.leave(g, func() { a.guests[g.index] = nil })
 }
 
 // Schedule returns how the card is shared, false without a scheduler.
@@ -140,8 +152,13 @@ func (a *Aggregator) Schedule() (sched.Config, bool) { return a.gate.Schedule() 
 func (a *Aggregator) SetSchedule(c sched.Config) error { return a.gate.SetSchedule(c) }
 
 // Ledger returns what the card, its guests, their groups and channels had of the card. It is
-// empty without a scheduler.
-func (a *Aggregator) Ledger() []sched.Entry { return a.gate.Ledger() }
+// empty without a scheduler, but that a card with card.Slices has the card and its guests.
+func (a *Aggregator) Ledger() []sched.Entry {
+	if a.gpu.Slices() != nil {
+		return a.meterLedger()
+	}
+	return a.gate.Ledger()
+}
 
 // ScheduleCounts returns the scheduler's counts of unusual events.
 func (a *Aggregator) ScheduleCounts() sched.Counts { return a.gate.Counts() }
@@ -149,5 +166,11 @@ func (a *Aggregator) ScheduleCounts() sched.Counts { return a.gate.Counts() }
 // RequestLimit returns how long one request of a guest may run; 0 is for ever.
 func (g *Guest) RequestLimit() time.Duration { return g.agg.gate.RequestLimit(roomGuest{g}) }
 
-// SetShare changes a guest's weight, cap, priority and limits, under load.
-func (g *Guest) SetShare(c sched.NodeConfig) error { return g.agg.gate.SetShare(roomGuest{g}, c) }
+// SetShare changes a guest's weight, cap, priority and limits, under load: one call at a time. A card with
+// card.Slices has weights only.
+func (g *Guest) SetShare(c sched.NodeConfig) error {
+	if g.agg.gpu.Slices() != nil {
+		return g.setWeight(c)
+	}
+	return g.agg.gate.SetShare(roomGuest{g}, c)
+}

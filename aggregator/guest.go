@@ -38,7 +38,8 @@ type Guest struct {
 	work     work
 	wake     *sync.Cond // state or work changed
 
-	quarantined atomic.Bool // state.Quarantined is set
+	quarantined atomic.Bool  // state.Quarantined is set
+	weight      atomic.Int64 // on a card with card.Slices
 
 	removed bool // only its memory is left; Aggregator.mu
 	working sync.WaitGroup
@@ -112,10 +113,8 @@ func (g *Guest) Remove() error {
 
 // outOfUse keeps the memory of a removed guest allocated, because of err.
 func (g *Guest) outOfUse(err error) error {
+	g.agg.leave(g, func() { g.removed = true })
 	g.share.Close(true)
-	g.agg.mu.Lock()
-	defer g.agg.mu.Unlock()
-	g.removed = true
 	return fmt.Errorf("aggregator: guest %s: %w; its memory stays out of use until the server is restarted", g.name, err)
 }
 

@@ -19,7 +19,8 @@ type Channel struct {
 	given      card.Space
 	structures Structures
 
-	state ChannelState // guarded by the guest's lock
+	state   ChannelState // guarded by the guest's lock
+	counted bool         // in past, which guards it
 }
 
 // ChannelState is what the aggregator knows of a channel, besides what the guest's structures and

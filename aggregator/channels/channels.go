@@ -6,7 +6,8 @@
 // The package has no goroutines. The guest's lock guards [Channels] and the fields of its channels;
 // the caller holds it, except for methods that belong to the worker. Those wait for the card or
 // copy memory, so the worker calls them without the lock, on channels that no trap can reach.
-// Channels.mu guards the list of the card's channels and is a leaf.
+// Channels.mu guards the list of the card's channels and is a leaf. The lock of past comes before it, and
+// before the card's.
 package channels
 
 import (
@@ -59,6 +60,7 @@ type Channels struct {
 
 	mu   sync.Mutex
 	live map[*Channel]bool // that have a channel of the card
+	past past
 }
 
 // State is what is known of a guest's channels. Only methods of Channels change it.

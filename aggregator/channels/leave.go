@@ -71,6 +71,7 @@ func (c *Channels) finish(ch *Channel) {
 		ch.save()
 	}
 	c.cfg.Gate.Remove(ch)
+	c.count(ch)
 	ch.card.Unbind()
 	c.Saved[ch.ID] = SavedState{Number: ch.card.ID(), Token: state.Token}
 	if ch.given == nil && !c.cfg.Shadows.Leave(ch.space) {
