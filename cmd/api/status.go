@@ -48,9 +48,12 @@ type Card struct {
 	Bytes        uint64      `json:"bytes"`         // Bytes that engines moved.
 	Interrupts   uint64      `json:"interrupts"`    // Interrupts that the card raised.
 	Faults       CardFaults  `json:"faults"`
-	Policy       string      `json:"policy,omitempty"` // of the scheduler; absent without one
-	Ledger       *LedgerNode `json:"ledger,omitempty"` // card time by guest, group and channel; absent without a scheduler
+	Policy       string      `json:"policy,omitempty"` // how GPUs share the card's time: the scheduler's policy, or slices if the card does it itself, by weight; absent without either
+	Ledger       *LedgerNode `json:"ledger,omitempty"` // card time by guest and, with a scheduler, by group and channel; absent without a policy
 }
+
+// PolicySlices is the policy of a card that shares its engines itself, in time slices by weight.
+const PolicySlices = "slices"
 
 // GPU describes a GPU that guests can attach to: a virtual one, or in
 // pass-through the card itself.

@@ -60,21 +60,57 @@ func useDefaults(of []option, chip string, given func(key string) bool) {
 	}
 }
 
-// checkCard refuses options of the card that its chip does not have.
+// checkCard refuses options of the card that its chip, or its kind, does not have.
 func (c *Config) checkCard() error {
-	return unfit(options(c), c.given.settings, c.Card.Chip, c.Where("card.chip"))
+	return errors.Join(unfit(options(c), c.given.settings, "chip", c.Card.Chip, c.Where("card.chip")), c.unfitKind(options(c), c.given.settings))
 }
 
-// unfit refuses given options that the chip does not have, which the user gave as where says.
-func unfit(of []option, given []setting, chip, where string) error {
+// unfitKind refuses given options that the card's kind does not have.
+func (c *Config) unfitKind(of []option, given []setting) error {
+	return unfit(of, given, "kind", c.Card.Kind, c.Where("card.kind"))
+}
+
+// unfit refuses given options that are only for another chip or kind of card, which the user gave as where says.
+func unfit(of []option, given []setting, tag, is, where string) error {
 	var errs []error
 	for _, s := range given {
 		o := find(of, s.key)
-		if own, ok := o.tag.Lookup("chip"); ok && own != chip {
-			errs = append(errs, &Error{s.where, o.text(), fmt.Sprintf("only a %s has this option, and the chip is %s (%s); remove the option, or say chip %s", own, chip, where, own)})
+		if own, ok := o.tag.Lookup(tag); ok && own != is {
+			errs = append(errs, &Error{s.where, o.text(), fmt.Sprintf("only a %s%s has this option, and the %s is %s (%s); remove the option, or say %[3]s %[1]s",
+				own, map[string]string{"kind": " card"}[tag], tag, is, where)})
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// settleNvidia sets what follows from the card being an NVIDIA card, and refuses what it cannot do.
+func (c *Config) settleNvidia() error {
+	if !c.Given("card.chip") {
+		c.Card.Chip = nvidiaChip
+	}
+	if !c.Given("card.bar-map") {
+		c.Card.BARMap = nvidiaMap
+	}
+	c.Card.VRAM = 0 // until the card is open
+	if p := c.Scheduler.Policy; p != SchedulerAuto && p != SchedulerOff {
+		return &Error{c.Where("scheduler.policy"), p, "an NVIDIA card shares its engines itself, in time slices by weight; remove the option"}
+	}
+	c.Scheduler.Policy = SchedulerOff
+	return c.checkNvidiaFace(&c.Card.Face, func(key string) string { return c.Where("card." + key) })
+}
+
+// checkNvidiaFace refuses what guests cannot see of an NVIDIA card. The user gave the options as where says.
+func (c *Config) checkNvidiaFace(f *Face, where func(key string) string) error {
+	const why = "the card is an NVIDIA card (%s), on which virtual GPUs have %s; leave the option out"
+	switch {
+	case c.Card.Kind != Nvidia:
+		return nil
+	case f.Chip != nvidiaChip:
+		return &Error{where("chip"), f.Chip, fmt.Sprintf(why, c.Where("card.kind"), "the chip "+nvidiaChip)}
+	case f.BARMap&^nvidiaMap != 0:
+		return &Error{where("bar-map"), fmt.Sprint(f.BARMap), fmt.Sprintf(why, c.Where("card.kind"), fmt.Sprintf("bar-map none or %v", nvidiaMap))}
+	}
+	return nil
 }
 
 // has reports whether a GPU of the chip has the option.

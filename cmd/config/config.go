@@ -9,6 +9,7 @@
 //	validate    the bounds: oneof; min, max; multiple, pow2 for sizes
 //	live        umbra gpu set or umbra sched set can change it
 //	chip        the only chip that has the option
+//	kind        the only kind of card that has the option
 //	gh100       the default of a virtual GPU of this chip, and so for each chip
 //
 // A Config starts as [Default]. [Config.Parse] puts a file over it, [Config.Override] the flags,
@@ -47,12 +48,28 @@ type Config struct {
 
 // Card describes the card.
 type Card struct {
-	Kind    string        `yaml:"kind" placeholder:"KIND" default:"soft" validate:"oneof=soft" help:"Kind of card."`
-	VRAM    Size          `yaml:"vram" placeholder:"SIZE" default:"512MiB" validate:"min=64MiB,max=64GiB,multiple=64MiB" help:"Memory of the card. Memory that no guest touches costs nothing."`
-	Engines bool          `yaml:"engines" negatable:"" default:"true" help:"Let the engines work. Without it they accept every method and do nothing, so tests that move data must fail."`
-	Slice   time.Duration `yaml:"slice" placeholder:"TIME" default:"2ms" validate:"min=500us,max=100ms" help:"How long a channel may work before others get its engines. A request that takes longer is interrupted, and goes on later."`
+	Kind      string        `yaml:"kind" placeholder:"KIND" default:"soft" validate:"oneof=soft nvidia" help:"Kind of card: soft, the software card, or nvidia, a Hopper card of this machine that its NVIDIA driver serves. Virtual GPUs on it have the chip gh100, and it has no scheduler: it shares its engines itself, by weight."`
+	VRAM      Size          `yaml:"vram" kind:"soft" placeholder:"SIZE" default:"512MiB" validate:"min=64MiB,max=64GiB,multiple=64MiB" help:"Memory of the software card; of an NVIDIA card, GPUs get what is free. Memory that no guest touches costs nothing."`
+	Engines   bool          `yaml:"engines" kind:"soft" negatable:"" default:"true" help:"Let the engines work. Without it they accept every method and do nothing, so tests that move data must fail."`
+	Slice     time.Duration `yaml:"slice" kind:"soft" placeholder:"TIME" default:"2ms" validate:"min=500us,max=100ms" help:"How long a channel may work before others get its engines. A request that takes longer is interrupted, and goes on later."`
+	Index     int           `yaml:"index" kind:"nvidia" placeholder:"N" default:"0" validate:"min=0,max=255" help:"Number of an NVIDIA card: N of its file /dev/nvidiaN. umbra card probe lists them."`
+	User      string        `yaml:"user" kind:"nvidia" placeholder:"NAME" default:"nobody" help:"User without privileges whom the processes that drive an NVIDIA card become, if the server is root. The files of the card must be open to that user."`
+	AnyDriver bool          `yaml:"any-driver" kind:"nvidia" name:"any-driver" negatable:"" help:"Use an NVIDIA driver of a release that was never tried."`
 	Face
 }
+
+// Kinds of cards.
+const (
+	Soft   = "soft"
+	Nvidia = "nvidia"
+)
+
+// What guests can see of an NVIDIA card. Its own memory cannot move to where a client maps it, and a mapped BAR1
+// has no traps.
+const (
+	nvidiaChip = "gh100"
+	nvidiaMap  = aperture.MapBAR3
+)
 
 // Face is what a guest sees of its GPU, be it a card or a virtual GPU.
 type Face struct {
@@ -135,8 +152,11 @@ func (c *Config) Where(path string) string {
 // Check completes the virtual GPUs and holds everything against each other, before anything
 // starts.
 func (c *Config) Check() error {
-	c.settleScheduler()
 	var errs []error
+	if c.Card.Kind == Nvidia {
+		errs = append(errs, c.settleNvidia())
+	}
+	c.settleScheduler()
 	s := c.Schedule()
 	if _, err := s.Config(); err != nil {
 		errs = append(errs, &Error{Where: c.Where("scheduler.policy"), Reason: err.Error()})

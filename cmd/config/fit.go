@@ -20,7 +20,7 @@ const (
 	mostChannels = 32
 )
 
-// Fit checks that completed GPUs fit on the card together. It gives channels to GPUs that do
+// Fit checks that completed GPUs fit on the card together; whether into its memory, once Card.VRAM has that. It gives channels to GPUs that do
 // not say how many: an even share of what is left, at most 32.
 func (c *Config) Fit(gpus []GPU) error {
 	if most := c.Limits.Guests; len(gpus) > most {
@@ -32,6 +32,9 @@ func (c *Config) Fit(gpus []GPU) error {
 	left := c.Card.VRAM - reserved
 	for i := range gpus {
 		g := &gpus[i]
+		if c.Card.VRAM == 0 { // not known yet
+			continue
+		}
 		if g.Memory()+g.Tables > left {
 			return c.tooLarge(g, left)
 		}

@@ -143,7 +143,10 @@ func (c *Config) complete(e entry) (g GPU, err error) {
 			return g, &Error{Where: s.where, Reason: err.Error()}
 		}
 	}
-	errs := []error{unfit(of, g.settings, g.Chip, g.Where("chip")), g.checkMemory()}
+	errs := []error{unfit(of, g.settings, "chip", g.Chip, g.Where("chip")), c.unfitKind(of, g.settings), g.checkMemory()}
+	if g.Given("chip") || g.Given("bar-map") { // else those of the card
+		errs = append(errs, c.checkNvidiaFace(&g.Face, g.Where))
+	}
 	if g.Socket == "" {
 		errs = append(errs, &Error{Where: g.Where("socket"), Reason: "missing; say where QEMU shall attach, for example " + g.Name + ".sock"})
 	}
@@ -159,8 +162,8 @@ func (c *Config) complete(e entry) (g GPU, err error) {
 
 // Change returns the GPU with options changed as keys and values say:
 // shadow.sync=lazy,weight=200. Only live options can be changed, and a share of the card's time
-// only where there is a scheduler.
-func (g GPU) Change(text string, scheduled bool) (GPU, error) {
+// only as guests share it.
+func (g GPU) Change(text string, how Sharing) (GPU, error) {
 	at := "gpu " + g.Name
 	settings, err := pairs(at, text, "shadow.sync=lazy")
 	if err != nil {
@@ -174,7 +177,9 @@ func (g GPU) Change(text string, scheduled bool) (GPU, error) {
 		case o != nil && !o.live():
 			return g, &Error{Where: at + ": " + s.key, Reason: fmt.Sprintf("cannot be changed while the GPU is there; remove the GPU and add it with %s=%s. These can: %s",
 				s.key, s.value, strings.Join(slices.Sorted(slices.Values(keys(live))), ", "))}
-		case !scheduled && isCardTime(s.key):
+		case o != nil && !how.has(o.path) && how == BySlices:
+			return g, &Error{at + ": " + s.key, s.value, "has no effect: this card shares its engines by weight alone"}
+		case o != nil && !how.has(o.path):
 			return g, &Error{at + ": " + s.key, s.value, "has no effect without a scheduler; " + WithScheduler}
 		}
 	}
@@ -185,14 +190,11 @@ func (g GPU) Change(text string, scheduled bool) (GPU, error) {
 	return changed, nil
 }
 
-// Settings lists the options of a completed GPU, with what they inherit from the schedule. Without a
-// scheduler, nil, it leaves out the share of the card's time.
-func (g *GPU) Settings(from *Schedule) []api.Setting {
-	out := Settings(g)
-	if from == nil {
-		return slices.DeleteFunc(out, func(s api.Setting) bool { return isCardTime(s.Key) })
-	}
-	of := options(from)
+// Settings lists the options of a completed GPU, with what they inherit from the schedule. It leaves out what
+// has no effect as guests share the card.
+func (g *GPU) Settings(how Sharing, from Schedule) []api.Setting {
+	out := slices.DeleteFunc(Settings(g), func(s api.Setting) bool { return !how.has(s.Key) })
+	of := options(&from)
 	for i := range out {
 		if s := &out[i]; s.Value == inherited {
 			s.Inherited = find(of, s.Key).text()

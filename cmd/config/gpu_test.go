@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/umbra-gpu/umbra/aggregator"
+	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/gate"
 	"github.com/umbra-gpu/umbra/aggregator/sched"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
@@ -179,7 +180,7 @@ func TestChange(t *testing.T) {
 	require.NoError(t, err)
 	g := c.GPUs[0]
 	for _, text := range []string{"weight=9,vram=128MiB", "weight=9,shadow.snyc=lazy", "weight=9,shadow.sync=eager"} {
-		after, err := g.Change(text, true)
+		after, err := g.Change(text, ByScheduler)
 		require.ErrorAs(t, err, new(*Error), text)
 		require.Equal(t, g, after)
 	}
@@ -337,7 +338,7 @@ func TestChips(t *testing.T) {
 	require.Equal(t, c.Card.Face, b.Face)
 	require.Equal(t, b.VRAM, b.Memory())
 	var keys []string
-	for _, s := range a.Settings(nil) {
+	for _, s := range a.Settings(Unshared, Schedule{}) {
 		if keys = append(keys, s.Key); s.Key == "bar1" {
 			require.Equal(t, "256MiB", s.Default)
 		}
@@ -357,6 +358,13 @@ func TestChips(t *testing.T) {
 		{"card: {chip: gh100, rom: x.rom}\n", "", `f.yaml:1:26: card.rom: x.rom: only a gf100 has this option, and the chip is gh100 (f.yaml:1:14: card.chip); remove the option`},
 		{"card: {vram: 4GiB}\n", "name=a,socket=a.sock,vram=4GiB,chip=gh100", `4GiB: does not fit: with 64MiB for page tables it takes 4176MiB, and the card's 4GiB have 4088MiB left; no GPU fits; give the card 4224MiB or more`},
 		{"card: {vram: 5GiB, chip: gh100}\n", "name=a,socket=a.sock", `gets, for example 4GiB`},
+		{"card: {index: 1}\n", "", `card.index: 1: only a nvidia card has this option, and the kind is soft (--kind (or card.kind in the file)); remove the option, or say kind nvidia`},
+		{"card: {kind: nvidia, vram: 1GiB}\n", "", `card.vram: 0B: only a soft card has this option`},
+		{"card: {kind: nvidia, chip: gf100}\n", "", `card.chip: gf100: the card is an NVIDIA card (f.yaml:1:14: card.kind), on which virtual GPUs have the chip gh100; leave the option out`},
+		{"card: {kind: nvidia}\n", "name=a,socket=a.sock,vram=64MiB,chip=gf100", `--gpu name=a: chip: gf100: the card is an NVIDIA card`},
+		{"card: {kind: nvidia}\n", "name=a,socket=a.sock,vram=4GiB,bar-map=bar1,bar3", `bar-map: bar1,bar3: the card is an NVIDIA card (f.yaml:1:14: card.kind), on which virtual GPUs have bar-map none or bar3; leave`},
+		{"card: {kind: nvidia}\nscheduler: {policy: credit}\n", "", `scheduler.policy: credit: an NVIDIA card shares its engines itself`},
+		{"card: {kind: nvidia}\n", "name=a,socket=a.sock,vram=4GiB,cap=50", `cap: 50: only a soft card has this option`},
 	} {
 		var gpus []string
 		if x.gpu != "" {
@@ -365,4 +373,9 @@ func TestChips(t *testing.T) {
 		_, err := read(x.file, gpus...)
 		require.ErrorContains(t, err, x.want)
 	}
+	on, err := read("card: {kind: nvidia}\ncontrol: c.sock\n", "name=a,socket=a.sock,vram=60GiB,weight=300", "name=b,socket=b.sock,vram=4GiB")
+	require.NoError(t, err, "whether it fits is known when the card is open")
+	require.Equal(t, []any{"gh100", Size(256 << 20), aperture.MapBAR3, "off", BySlices}, []any{on.GPUs[1].Chip, on.GPUs[1].BAR1, on.GPUs[1].BARMap, on.Scheduler.Policy, on.Sharing()})
+	on.Card.VRAM = 62 << 30
+	require.ErrorContains(t, on.Fit(on.GPUs), "does not fit")
 }

@@ -39,6 +39,32 @@ const (
 	SchedulerAuto = "auto"
 )
 
+// Sharing is how guests share a card's time.
+type Sharing int
+
+// The ways to share it.
+const (
+	Unshared    Sharing = iota // work is given to the card as it comes
+	ByScheduler                // in turns, by the Schedule
+	BySlices                   // the card shares its engines itself, by weight
+)
+
+// Sharing is how GPUs of a checked configuration share the card's time.
+func (c *Config) Sharing() Sharing {
+	switch {
+	case c.Card.Kind == Nvidia:
+		return BySlices
+	case c.Scheduler.Policy == SchedulerOff:
+		return Unshared
+	}
+	return ByScheduler
+}
+
+// has reports whether a key of a GPU has an effect.
+func (s Sharing) has(key string) bool {
+	return s == ByScheduler || s == BySlices && key == "weight" || find(options(new(CardTime)), key) == nil
+}
+
 // WithScheduler says how to get a scheduler.
 const WithScheduler = "start the server with scheduler.policy (--sched-policy), for example credit"
 
@@ -114,24 +140,25 @@ func (s Schedule) Change(text string) (Schedule, error) {
 	return changed, nil
 }
 
-// CardTime is what a virtual GPU gets of the card's time, if there is a scheduler.
+// CardTime is what a virtual GPU gets of the card's time, if there is a scheduler. A card that shares its engines
+// itself has only the weight.
 type CardTime struct {
 	Weight    int         `yaml:"weight" placeholder:"N" default:"100" live:"" validate:"min=1,max=10000" help:"Share of the card's time in proportion to the weights of the others."`
-	Cap       Percent     `yaml:"cap" placeholder:"PERCENT" default:"0" live:"" validate:"min=0,max=100" help:"Most of an engine's time, in percent, even if it idles otherwise. 0: no cap."`
-	Priority  int         `yaml:"priority" placeholder:"N" default:"0" live:"" validate:"min=0,max=7" help:"A GPU of higher priority always goes first."`
+	Cap       Percent     `yaml:"cap" kind:"soft" placeholder:"PERCENT" default:"0" live:"" validate:"min=0,max=100" help:"Most of an engine's time, in percent, even if it idles otherwise. 0: no cap."`
+	Priority  int         `yaml:"priority" kind:"soft" placeholder:"N" default:"0" live:"" validate:"min=0,max=7" help:"A GPU of higher priority always goes first."`
 	Limits    GuestLimits `yaml:"limits"`
 	Processes Processes   `yaml:"processes"`
 }
 
 // GuestLimits are a virtual GPU's own.
 type GuestLimits struct {
-	Request RequestLimit `yaml:"request" placeholder:"inherit, or 0s to 1h" default:"inherit" live:"" help:"Longest run of one request. inherit: the server's limits.request. 0s: no limit."`
-	Queued  QueueLimit   `yaml:"queued" placeholder:"inherit, or 1 to 1073741824" default:"inherit" live:"" validate:"min=0,max=1073741824" help:"Ring entries of the guest that the scheduler accepts. More wait in the guest's rings. inherit: the server's limits.queued."`
+	Request RequestLimit `yaml:"request" kind:"soft" placeholder:"inherit, or 0s to 1h" default:"inherit" live:"" help:"Longest run of one request. inherit: the server's limits.request. 0s: no limit."`
+	Queued  QueueLimit   `yaml:"queued" kind:"soft" placeholder:"inherit, or 1 to 1073741824" default:"inherit" live:"" validate:"min=0,max=1073741824" help:"Ring entries of the guest that the scheduler accepts. More wait in the guest's rings. inherit: the server's limits.queued."`
 }
 
 // Processes says which channels of a guest are one process for the scheduler.
 type Processes struct {
-	Group string `yaml:"group" placeholder:"HOW" default:"space" validate:"oneof=space channel guest" help:"What is one process for the scheduler: all channels of an address space, each channel, or the whole guest."`
+	Group string `yaml:"group" kind:"soft" placeholder:"HOW" default:"space" validate:"oneof=space channel guest" help:"What is one process for the scheduler: all channels of an address space, each channel, or the whole guest."`
 }
 
 // perCent is what of a cap the scheduler calls one.
@@ -146,9 +173,6 @@ func (t *CardTime) Node() sched.NodeConfig {
 func (t *CardTime) Grouping() gate.Grouping {
 	return gate.Grouping(slices.Index(gate.Groupings(), t.Processes.Group))
 }
-
-// isCardTime reports whether a key of a GPU is one of CardTime's.
-func isCardTime(key string) bool { return find(options(new(CardTime)), key) != nil }
 
 // inherited is the value of a virtual GPU's limit that the server's limit stands for.
 const inherited = "inherit"

@@ -24,22 +24,6 @@ func (s *Server) setup() string {
 	return api.SetupVirtual
 }
 
-// ledger is the account of the card's time; empty without a scheduler.
-func (s *Server) ledger() []sched.Entry {
-	if s.Shared == nil {
-		return nil
-	}
-	return s.Shared.agg.Ledger()
-}
-
-// Schedule returns how the card's time is shared now.
-func (s *Server) Schedule() config.Schedule {
-	if changed := s.schedule.Load(); changed != nil {
-		return *changed
-	}
-	return s.Config.Schedule()
-}
-
 // Status implements api.Backend.
 func (s *Server) Status() (api.Status, error) {
 	card := ReportCard(s.Card)
@@ -57,8 +41,8 @@ func (s *Server) Status() (api.Status, error) {
 	if s.Shared == nil {
 		return out, nil
 	}
-	if s.scheduled {
-		out.Card.Policy, out.Card.Ledger = s.Schedule().Policy, treeOf(ledger)
+	if s.sharing != config.Unshared {
+		out.Card.Policy, out.Card.Ledger = s.policy(), treeOf(ledger)
 	}
 	left, room := s.Config.Room(used)
 	out.Card.VRAMFree, out.Card.VRAMRoom, out.Card.ChannelsFree = uint64(left), uint64(room), gf100.Channels-channels
@@ -70,7 +54,7 @@ func (s *Server) status(e *Endpoint, ledger []sched.Entry) api.GPU {
 	g := e.Status()
 	if e.Virtual != nil {
 		g.CardTime = cardTime(ledger, e.Name)
-		if s.scheduled {
+		if s.sharing != config.Unshared {
 			g.Share = e.share()
 		}
 		return g
@@ -82,11 +66,6 @@ func (s *Server) status(e *Endpoint, ledger []sched.Entry) api.GPU {
 	g.Counts["program_faults"] = s.Card.Stats().ProgramFaults.Load()
 	g.Counts["mmu_faults"], g.Counts["pbdma_errors"], g.Counts["engine_errors"], g.Counts["window_faults"] = f.MMU, f.PBDMA, f.Engine, f.BAR
 	return g
-}
-
-func (e *Endpoint) share() *api.Share {
-	g := e.options.Load()
-	return &api.Share{Name: g.Name, Weight: g.Weight, Cap: int(g.Cap), Priority: g.Priority}
 }
 
 // Report implements api.Backend.
@@ -144,14 +123,6 @@ func (s *Server) needShared() error {
 	return nil
 }
 
-// needScheduler refuses requests about the scheduler where there is none.
-func (s *Server) needScheduler() error {
-	if err := s.needShared(); err != nil || s.scheduled {
-		return err
-	}
-	return api.Conflict("there is no scheduler: work is given to the card as it comes; %s", config.WithScheduler)
-}
-
 // Add implements api.Backend. The new GPU must fit beside the others as those of a
 // configuration file must.
 func (s *Server) Add(a api.AddRequest) (out api.GPU, err error) {
@@ -206,11 +177,11 @@ func (s *Server) Set(name string, r api.SetRequest) (out api.GPU, err error) {
 	e.changing.Lock() // not s.mu: the GPU's worker may be at work for long
 	defer e.changing.Unlock()
 	was := e.options.Load()
-	g, err := was.Change(r.Options, s.scheduled)
+	g, err := was.Change(r.Options, s.sharing)
 	if err != nil {
 		return out, refused(err)
 	}
-	if s.scheduled {
+	if s.sharing != config.Unshared {
 		if err := e.Virtual.Guest.SetShare(g.CardTime.Node()); err != nil {
 			return out, refused(err)
 		}
@@ -245,14 +216,10 @@ func (s *Server) Show(name string) (api.GPUReport, error) {
 	}
 	out := e.Report()
 	out.GPU = s.status(e, s.ledger())
-	switch {
-	case s.Shared == nil:
+	if s.Shared == nil {
 		out.Settings = slices.DeleteFunc(config.Settings(s.Config), func(o api.Setting) bool { return o.Live })
-	case s.scheduled:
-		from := s.Schedule()
-		out.Settings = e.options.Load().Settings(&from)
-	default:
-		out.Settings = e.options.Load().Settings(nil)
+	} else {
+		out.Settings = e.options.Load().Settings(s.sharing, s.Schedule())
 	}
 	return out, nil
 }
@@ -277,42 +244,4 @@ func (s *Server) Remove(name string, force bool) (r api.GPUReport, err error) {
 		s.log.Info("GPU removed", "gpu", name)
 	}
 	return r, err
-}
-
-// Scheduler implements api.Backend.
-func (s *Server) Scheduler() (out api.Scheduler, err error) {
-	if err := s.needScheduler(); err != nil {
-		return out, err
-	}
-	now := s.Schedule()
-	out = api.Scheduler{Policy: now.Policy, Settings: now.Settings(), Counts: s.Shared.agg.ScheduleCounts(), Ledger: treeOf(s.ledger()), Shares: []api.Share{}}
-	for _, e := range s.Endpoints() {
-		out.Shares = append(out.Shares, *e.share())
-	}
-	return out, nil
-}
-
-// SetScheduler implements api.Backend.
-func (s *Server) SetScheduler(r api.SetRequest) (out api.Scheduler, err error) {
-	if err := s.needScheduler(); err != nil {
-		return out, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	was := s.Schedule()
-	changed, err := was.Change(r.Options)
-	if err != nil {
-		return out, refused(err)
-	}
-	to, err := changed.Config()
-	if err == nil {
-		err = s.Shared.agg.SetSchedule(*to)
-	}
-	if err != nil {
-		return out, refused(err)
-	}
-	s.schedule.Store(&changed)
-	out, err = s.Scheduler()
-	out.Changes = s.changes("scheduler", was.Settings(), out.Settings, "options", r.Options)
-	return out, err
 }

@@ -2,10 +2,12 @@ package serve
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
 	"github.com/umbra-gpu/umbra/aggregator"
+	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/aggregator/driver"
 	"github.com/umbra-gpu/umbra/aggregator/passthrough"
@@ -21,7 +23,8 @@ type Plan struct {
 	config  *config.Config
 	whole   bool // one guest has the whole card
 	card    soft.Config
-	windows passthrough.Config // of a whole card
+	nvidia  func() (card.GPU, error) // opens the card instead, if its kind is so
+	windows passthrough.Config       // of a whole card
 	gpus    []GPUConfig
 	options vfiouser.Options
 	limits  aggregator.Options
@@ -37,11 +40,19 @@ func NewPlan(c *config.Config, whole bool, log *slog.Logger) (p *Plan, err error
 		}
 	}
 	p = &Plan{config: c, whole: whole, driver: driver.Options{Timeout: c.Limits.CardTimeout}}
+	if whole && c.Card.Kind == config.Nvidia {
+		return nil, &config.Error{Where: c.Where("card.kind"), Value: c.Card.Kind,
+			Reason: "such a card is shared among virtual GPUs, and one guest shall have the whole card; share it with --gpu name=a,socket=a.sock,vram=4GiB"}
+	}
 	if whole && !chips[c.Card.Chip].card {
 		return nil, &config.Error{Where: c.Where("card.chip"), Value: c.Card.Chip,
 			Reason: "only a virtual GPU has this chip, and one guest shall have the whole card; share the card with --gpu name=a,socket=a.sock,vram=4GiB, or leave the chip out"}
 	}
-	if p.card, err = cardOf(c); err != nil {
+	if c.Card.Kind == config.Nvidia {
+		p.nvidia = func() (card.GPU, error) {
+			return openNvidia(&c.Card, func(format string, args ...any) { log.Warn(fmt.Sprintf(format, args...)) })
+		}
+	} else if p.card, err = cardOf(c); err != nil {
 		return nil, err
 	}
 	if err = p.planTransport(log); err != nil {
@@ -64,22 +75,20 @@ func NewPlan(c *config.Config, whole bool, log *slog.Logger) (p *Plan, err error
 // Start makes the card and serves it, or its virtual GPUs. A whole card is served at an inherited
 // socket if there is one, which the server closes.
 func (p *Plan) Start(from *Inherited) (_ *Server, err error) {
-	s := &Server{Config: p.config, began: time.Now(), scheduled: p.limits.Scheduler != nil, log: p.options.Log}
+	s := &Server{Config: p.config, began: time.Now(), sharing: p.config.Sharing(), log: p.options.Log}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())
 		}
 	}()
-	if s.Card, err = soft.New(p.card); err != nil {
-		return nil, err
+	if p.nvidia != nil {
+		s.Shared, err = p.shareNvidia()
+	} else if s.Card, err = soft.New(p.card); err == nil && p.whole {
+		return s, s.serveWhole(p, from)
+	} else if err == nil {
+		s.Shared, err = NewShared(s.Card, p.Make, p.options, p.limits, p.driver)
 	}
-	if p.whole {
-		if err = s.serveWhole(p, from); err != nil {
-			return nil, err
-		}
-		return s, nil
-	}
-	if s.Shared, err = NewShared(s.Card, p.Make, p.options, p.limits, p.driver); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	for _, cfg := range p.gpus {

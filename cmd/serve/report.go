@@ -32,8 +32,11 @@ func load(into, from any) {
 	}
 }
 
-// ReportCard reads the card's counters. It may be called while guests run.
+// ReportCard reads a software card's counters; those of others are zero. It may be called while guests run.
 func ReportCard(card *soft.Card) api.CardReport {
+	if card == nil {
+		return api.CardReport{}
+	}
 	c := card.Stats()
 	r := api.CardReport{Interrupts: c.Interrupts.Load()}
 	for _, part := range []any{&r.Channels, &r.TLB, &r.Faults} {

@@ -23,10 +23,10 @@ type Server struct {
 	Whole   *Endpoint // of a guest that has the whole card, else nil
 	Shared  *Shared   // of virtual GPUs, else nil
 
-	began     time.Time
-	scheduled bool
-	log       *slog.Logger
-	stopLog   func() // of Whole
+	began   time.Time
+	sharing config.Sharing
+	log     *slog.Logger
+	stopLog func() // of Whole
 
 	mu       sync.Mutex                      // one Add, or change of the scheduler, at a time; never held while a client is waited for, until the end
 	schedule atomic.Pointer[config.Schedule] // in force, if it was changed

@@ -123,8 +123,11 @@ func inexactText(b *strings.Builder, list []api.InexactWindow) {
 func statusText(b *strings.Builder, s *api.Status) {
 	c := &s.Card
 	fmt.Fprintf(b, "umbra %s, process %d, %s set-up, for %.1f s\n", s.Version, s.PID, s.Setup, s.Uptime.Seconds())
-	fmt.Fprintf(b, "card: %s, %v of VRAM; %d bytes moved, %s, %s\n", c.Kind, config.Size(c.VRAM), c.Bytes,
-		plural(c.Interrupts, "interrupt", "interrupts"), plural(c.Faults.Total(), "fault", "faults"))
+	fmt.Fprintf(b, "card: %s, %v of VRAM", c.Kind, config.Size(c.VRAM))
+	if c.Kind == config.Soft { // others do not count these
+		fmt.Fprintf(b, "; %d bytes moved, %s, %s", c.Bytes, plural(c.Interrupts, "interrupt", "interrupts"), plural(c.Faults.Total(), "fault", "faults"))
+	}
+	b.WriteString("\n")
 	if s.Setup == api.SetupVirtual {
 		room := fmt.Sprintf("another GPU can have %v beside its page tables", config.Size(c.VRAMRoom))
 		switch {
