@@ -21,6 +21,7 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/cmd/api"
+	"github.com/umbra-gpu/umbra/cmd/hostcards"
 	"github.com/umbra-gpu/umbra/vfiouser"
 	"github.com/umbra-gpu/umbra/vfiouser/conformance"
 	"github.com/umbra-gpu/umbra/vfiouser/probe"
@@ -31,7 +32,7 @@ var update = flag.Bool("update", false, "write the generated reference pages")
 // printed are the types that the control API answers and the commands print.
 var printed = []any{
 	api.Status{}, api.Report{}, api.GPU{}, api.GPUReport{}, api.Scheduler{}, api.RegisterTable{}, api.Error{}, api.Serving{},
-	api.AddRequest{}, api.SetRequest{}, probe.Device{}, conformance.Case{}, conformance.Result{},
+	api.AddRequest{}, api.SetRequest{}, probe.Device{}, hostcards.Report{}, conformance.Case{}, conformance.Result{},
 }
 
 // object is a JSON schema.
@@ -49,7 +50,7 @@ type generator struct {
 // newGenerator makes definitions of all types in printed.
 func newGenerator(t *testing.T) *generator {
 	g := &generator{t, object{}, map[string]string{}, map[string][]string{}, map[string][]string{}}
-	for _, dir := range []string{"cmd/api", "aggregator/sched", "mmio", "vfiouser/probe", "vfiouser/conformance", "vfiouser/wire"} {
+	for _, dir := range []string{"cmd/api", "cmd/hostcards", "aggregator/sched", "mmio", "vfiouser/probe", "vfiouser/conformance", "vfiouser/wire"} {
 		g.read(dir)
 	}
 	for _, c := range new(aggregator.GuestStats).Counts() {

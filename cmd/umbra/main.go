@@ -45,6 +45,7 @@ type commands struct {
 	Regs    regsCmd     `cmd:"" help:"Print the register table with its policies, and the counts of a running server."`
 	ROM     romCmd      `cmd:"" name:"rom" help:"Build and show VBIOS images."`
 	Disasm  disasmCmd   `cmd:"" help:"Disassemble a program of the shader processors (sm_20), close to envydis."`
+	Card    cardCmd     `cmd:"" help:"Show the cards of this machine."`
 	VFIO    vfioUserCmd `cmd:"" name:"vfio-user" help:"Describe any vfio-user server, and test that it conforms to the protocol."`
 	Bench   benchCmd    `cmd:"" help:"Measure Umbra on this machine."`
 	Sched   schedCmd    `cmd:"" help:"Show, change and simulate how card time is shared."`

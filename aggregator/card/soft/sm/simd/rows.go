@@ -29,6 +29,16 @@ var (
 	fast = plain
 )
 
+// Vectors names the fastest: "AVX-512", "AVX2" or "plain".
+func Vectors() string {
+	for _, name := range []string{"AVX-512", "AVX2"} {
+		if _, has := sets[name]; has {
+			return name
+		}
+	}
+	return "plain"
+}
+
 // plain are operations in plain Go.
 var plain = rowOps{
 	add: func(d, a, b, _ *row, p *params) {
