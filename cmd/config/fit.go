@@ -100,14 +100,18 @@ func (c *Config) tooLarge(g *GPU, left Size) error {
 		}
 		return tablesFor(vram)
 	})
+	more, key := "give the card more", " (card.vram, --vram)"
 	fits := fmt.Sprintf("no GPU fits; give the card %v or more", roundUp(c.Card.VRAM-left+g.Memory()+g.Tables, 64*mib))
-	if room >= leastGPU {
-		fits = fmt.Sprintf("vram=%v fits, or give the card more", room)
-	} else if g.Given("tables") && largest(left, g.Chip, tablesFor) >= leastGPU {
-		fits = fmt.Sprintf("without tables vram=%v fits, or give the card more", largest(left, g.Chip, tablesFor))
+	if c.Card.Kind == Nvidia {
+		more, key, fits = "give other GPUs less", "", "no GPU fits; give other GPUs less"
 	}
-	return &Error{g.Where("vram"), g.VRAM.String(), fmt.Sprintf("does not fit: with %v for page tables it takes %v, and the card's %v have %v left; %s (card.vram, --vram)",
-		g.Tables, g.Memory()+g.Tables, c.Card.VRAM, left, fits)}
+	if room >= leastGPU {
+		fits = fmt.Sprintf("vram=%v fits, or %s", room, more)
+	} else if g.Given("tables") && largest(left, g.Chip, tablesFor) >= leastGPU {
+		fits = fmt.Sprintf("without tables vram=%v fits, or %s", largest(left, g.Chip, tablesFor), more)
+	}
+	return &Error{g.Where("vram"), g.VRAM.String(), fmt.Sprintf("does not fit: with %v for page tables it takes %v, and the card's %v have %v left; %s%s",
+		g.Tables, g.Memory()+g.Tables, c.Card.VRAM, left, fits, key)}
 }
 
 func roundUp(n, unit Size) Size { return (n + unit - 1) / unit * unit }

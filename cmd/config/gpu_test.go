@@ -377,5 +377,5 @@ func TestChips(t *testing.T) {
 	require.NoError(t, err, "whether it fits is known when the card is open")
 	require.Equal(t, []any{"gh100", Size(256 << 20), aperture.MapBAR3, "off", BySlices}, []any{on.GPUs[1].Chip, on.GPUs[1].BAR1, on.GPUs[1].BARMap, on.Scheduler.Policy, on.Sharing()})
 	on.Card.VRAM = 62 << 30
-	require.ErrorContains(t, on.Fit(on.GPUs), "does not fit")
+	require.ErrorContains(t, on.Fit(on.GPUs), "give other GPUs less")
 }

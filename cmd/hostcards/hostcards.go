@@ -162,7 +162,7 @@ func (m Machine) files(r *Report, who *user.User) map[string]bool {
 			}
 			continue
 		}
-		f := File{Path: path, Mode: st.Mode().String(), User: who.Username, May: may(st, who)}
+		f := File{Path: path, Mode: strings.TrimPrefix(st.Mode().String(), "D"), User: who.Username, May: may(st, who)}
 		if r.Files = append(r.Files, f); !f.May {
 			closed[path] = true
 			r.Missing = append(r.Missing, Missing{fmt.Sprintf("user %s may not read and write %s", who.Username, path), "chmod 666 " + path})

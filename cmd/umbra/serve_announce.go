@@ -28,7 +28,13 @@ func announce(out *stdout, c *config.Config, s *serve.Server, lacks []string) er
 
 func servingText(c *config.Config, a *api.Serving, whole bool) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "GF100 in software (%04x:%v), %v of VRAM, %s\n", gf100.VendorID, c.Card.Device, c.Card.VRAM, interruptsOf(&c.Card.Face))
+	least := "256MiB"
+	if c.Card.Kind == config.Nvidia {
+		least = "4GiB"
+		fmt.Fprintf(&b, "NVIDIA card %d, %v of VRAM\n", c.Card.Index, c.Card.VRAM)
+	} else {
+		fmt.Fprintf(&b, "GF100 in software (%04x:%v), %v of VRAM, %s\n", gf100.VendorID, c.Card.Device, c.Card.VRAM, interruptsOf(&c.Card.Face))
+	}
 	if !c.Card.Engines {
 		b.WriteString("card.engines is off: engines accept every method and do nothing\n")
 	}
@@ -46,7 +52,7 @@ func servingText(c *config.Config, a *api.Serving, whole bool) string {
 			b.WriteString("\nThese are for the first GPU; for another, replace the socket's path.\n")
 		}
 	case !whole:
-		fmt.Fprintf(&b, "no virtual GPUs yet; this makes one:\n\n  umbra gpu add --control %s name=a socket=a.sock vram=256MiB\n", c.Control)
+		fmt.Fprintf(&b, "no virtual GPUs yet; this makes one:\n\n  umbra gpu add --control %s name=a socket=a.sock vram=%s\n", c.Control, least)
 	case a.Socket == "":
 		b.WriteString("serving the client on the inherited descriptor\n")
 	default:
