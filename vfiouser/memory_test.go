@@ -98,6 +98,25 @@ func TestUnmapWaitsForUsers(t *testing.T) {
 	r.dev.locked(func() { r.dev.atDetach = nil })
 }
 
+// TestKeptFiles: a client's files stay open for the device only up to a bound; their bytes are there nevertheless.
+func TestKeptFiles(t *testing.T) {
+	r, c := served(t)
+	kept, others := 0, 0
+	defer r.dev.Host().Memory().Watch(func(ch vfiouser.MemoryChange) {
+		switch {
+		case ch.Removed:
+		case ch.File != nil:
+			kept++
+		case len(ch.Bytes) == 0x1000:
+			others++
+		}
+	})()
+	for i := range uint64(20) {
+		require.NoError(t, c.Map(i<<12, alloc(t, 0x1000), 0, 0x1000, client.ReadWrite))
+	}
+	require.Equal(t, []int{16, 4}, []int{kept, others})
+}
+
 // TestMapAgainstTwin drives the map with random ranges and holds every answer and every byte
 // against a flat list.
 func TestMapAgainstTwin(t *testing.T) {

@@ -113,8 +113,8 @@ func (c *Config) checkNvidiaFace(f *Face, where func(key string) string) error {
 	return nil
 }
 
-// has reports whether a GPU of the chip has the option.
-func (o *option) has(chip string) bool {
-	own, ok := o.tag.Lookup("chip")
-	return !ok || chip == "" || own == chip
+// has reports whether an option is there although the chip or kind of card is what is has by tag, "" if unknown.
+func (o *option) has(tag string, is map[string]string) bool {
+	own, ok := o.tag.Lookup(tag)
+	return !ok || is[tag] == "" || own == is[tag]
 }

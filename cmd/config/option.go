@@ -206,13 +206,15 @@ func FlagMeant(name string) (flag string, ok bool) {
 
 // Settings lists the options in force of a [Config], [GPU] or [Schedule].
 func Settings(of any) (out []api.Setting) {
-	all, chip := options(of), ""
-	if o := find(all, "chip"); o != nil {
-		chip = o.text()
+	all, is := options(of), make(map[string]string)
+	for tag, key := range map[string]string{"chip": "chip", "kind": "card.kind"} {
+		if o := find(all, key); o != nil {
+			is[tag] = o.text()
+		}
 	}
 	for _, o := range all {
-		if o.has(chip) {
-			out = append(out, api.Setting{Key: o.path, Value: o.text(), Default: cmp.Or(o.tag.Get(chip), o.tag.Get("default")), Live: o.live()})
+		if o.has("chip", is) && o.has("kind", is) {
+			out = append(out, api.Setting{Key: o.path, Value: o.text(), Default: cmp.Or(o.tag.Get(is["chip"]), o.tag.Get("default")), Live: o.live()})
 		}
 	}
 	return out
