@@ -23,6 +23,7 @@ type slicedGPU struct {
 	mu      sync.Mutex
 	busy    map[uint32]*card.Use
 	weights map[card.Share]float64
+	freeing func()
 }
 
 func (s *slicedGPU) Slices() card.Slices                      { return s }
@@ -65,6 +66,11 @@ func (c slicedChannel) Unbind() {
 	c.gpu.locked(func() { c.gpu.busy[c.ID()] = &card.Use{Busy: [card.MaxEngines]time.Duration{1 << 60}} }) // another's
 }
 
+func (c slicedChannel) Free() {
+	c.gpu.freeing() // while it is neither bound nor free
+	c.Channel.Free()
+}
+
 // TestSlices: a card that shares its engines by itself gets the guests' weights. The ledger has what each
 // guest used, its channels of the past included, and the card's account that of guests of the past.
 func TestSlices(t *testing.T) {
@@ -85,6 +91,14 @@ func TestSlices(t *testing.T) {
 		}
 		var guests []*twin
 		total, made := time.Duration(0), 0
+		sum := func(e sched.Entry) (d time.Duration) {
+			for _, a := range e.Accounts {
+				d += a.Busy
+			}
+			return d
+		}
+		wrong := false
+		s.freeing = func() { wrong = wrong || sum(a.Ledger()[0]) != total }
 		one := func(t *rapid.T) *twin {
 			if len(guests) == 0 {
 				t.Skip()
@@ -130,13 +144,8 @@ func TestSlices(t *testing.T) {
 			"": func(t *rapid.T) {
 				ledger := a.Ledger()
 				require.Len(t, ledger, 1+len(guests))
-				sum := func(e sched.Entry) (d time.Duration) {
-					for _, a := range e.Accounts {
-						d += a.Busy
-					}
-					return d
-				}
 				require.Equal(t, total, sum(ledger[0]))
+				require.False(t, wrong, "a channel that is not bound any more")
 				for _, w := range guests {
 					want := cmp.Or(w.weight, sched.BaseWeight)
 					require.InDelta(t, float64(want)/100, s.weights[w.g.share], 1e-9)

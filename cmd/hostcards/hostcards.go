@@ -259,9 +259,6 @@ func (m Machine) describe(c *Card) {
 
 // may reports whether a user may read and write a file.
 func may(st fs.FileInfo, who *user.User) bool {
-	if who.Uid == "0" {
-		return true
-	}
 	s, ok := st.Sys().(*syscall.Stat_t)
 	if !ok {
 		return false
@@ -270,12 +267,18 @@ func may(st fs.FileInfo, who *user.User) bool {
 	if err != nil {
 		groups = []string{who.Gid}
 	}
+	return allowed(st.Mode(), fmt.Sprint(s.Uid), fmt.Sprint(s.Gid), who.Uid, groups)
+}
+
+func allowed(mode fs.FileMode, owner, group, user string, groups []string) bool {
 	shift := 0
 	switch {
-	case fmt.Sprint(s.Uid) == who.Uid:
+	case user == "0":
+		return true
+	case owner == user:
 		shift = 6
-	case slices.Contains(groups, fmt.Sprint(s.Gid)):
+	case slices.Contains(groups, group):
 		shift = 3
 	}
-	return st.Mode().Perm()>>shift&6 == 6
+	return mode.Perm()>>shift&6 == 6
 }

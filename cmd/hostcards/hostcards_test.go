@@ -84,3 +84,16 @@ func TestProbe(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, Report{Software: r.Software, Cards: []Card{}, Files: []File{}, Missing: []Missing{}}, r)
 }
+
+func TestAllowed(t *testing.T) {
+	for _, c := range []struct {
+		mode        os.FileMode
+		user, group string
+		want        bool
+	}{
+		{0o666, "5", "5", true}, {0o606, "5", "5", true}, {0o660, "5", "5", false}, {0o664, "5", "5", false}, {0o662, "5", "5", false},
+		{0o660, "5", "2", true}, {0o606, "5", "2", false}, {0o600, "1", "5", true}, {0o066, "1", "2", false}, {0, "0", "5", true},
+	} {
+		require.Equal(t, c.want, allowed(c.mode, "1", "2", c.user, []string{"9", c.group}), c)
+	}
+}
