@@ -1,15 +1,22 @@
 package serve
 
 import (
-	"errors"
+	"fmt"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/aggregator/card/rm"
+	"github.com/umbra-gpu/umbra/aggregator/card/rm/worker"
 	"github.com/umbra-gpu/umbra/cmd/config"
 )
 
 // openNvidia opens the card of the host's NVIDIA driver that the options describe.
 func openNvidia(c *config.Card, log func(format string, args ...any)) (card.GPU, error) {
-	return nil, errors.New("card.kind: nvidia: not part of this build")
+	process := worker.Config{Command: []string{"/proc/self/exe", "card-worker"}, Minor: c.Index, AnyDriver: c.AnyDriver, User: c.User, Log: log}
+	gpu, err := rm.Open(rm.Config{Log: log}, func(_ int, ev worker.Events) (worker.Worker, error) { return worker.Start(process, ev) })
+	if err != nil {
+		return nil, fmt.Errorf("card nvidia%d: %w; umbra card probe says what is missing", c.Index, err)
+	}
+	return gpu, nil
 }
 
 // shareNvidia opens the card, holds the GPUs against its memory, which is known now, and shares it.
