@@ -1,72 +1,18 @@
 // Fills, copies and timeline semaphores of Vulkan: random words go to the device's memory, over a part of
 // what was filled there, and back. Every word is checked. With the argument "noop" the GPU gets no commands, so
 // that the check must fail.
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <vulkan/vulkan.h>
+#include "gpu.h"
 
 enum { words = 1 << 18, bytes = 4 * words, part = words / 4, pattern = 0x5eed1234 };
-
-static void must(VkResult r, const char *what)
-{
-	if (r != VK_SUCCESS) {
-		printf("timeline: %s: VkResult %d\n", what, r);
-		exit(2);
-	}
-}
-#define MUST(call) must(call, #call)
-
-static VkPhysicalDevice gpu;
-static VkDevice dev;
-
-// buffer makes a buffer in memory with these properties, and maps it if the CPU can see it.
-static VkBuffer buffer(VkMemoryPropertyFlags wanted, uint32_t **at)
-{
-	VkBufferCreateInfo info = {VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO, .size = bytes,
-		.usage = VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT};
-	VkBuffer b;
-	MUST(vkCreateBuffer(dev, &info, NULL, &b));
-	VkMemoryRequirements needs;
-	vkGetBufferMemoryRequirements(dev, b, &needs);
-	VkPhysicalDeviceMemoryProperties has;
-	vkGetPhysicalDeviceMemoryProperties(gpu, &has);
-	uint32_t type = 0;
-	while (type < has.memoryTypeCount && (!(needs.memoryTypeBits >> type & 1) || (has.memoryTypes[type].propertyFlags & wanted) != wanted))
-		type++;
-	VkMemoryAllocateInfo size = {VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO, .allocationSize = needs.size, .memoryTypeIndex = type};
-	VkDeviceMemory m;
-	MUST(vkAllocateMemory(dev, &size, NULL, &m));
-	MUST(vkBindBufferMemory(dev, b, m, 0));
-	if (at)
-		MUST(vkMapMemory(dev, m, 0, VK_WHOLE_SIZE, 0, (void **)at));
-	return b;
-}
 
 int main(int argc, char **argv)
 {
 	int noop = argc > 1 && !strcmp(argv[1], "noop");
-	VkApplicationInfo app = {VK_STRUCTURE_TYPE_APPLICATION_INFO, .apiVersion = VK_API_VERSION_1_2};
-	VkInstanceCreateInfo start = {VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO, .pApplicationInfo = &app};
-	VkInstance instance;
-	MUST(vkCreateInstance(&start, NULL, &instance));
-	uint32_t one = 1;
-	VkResult r = vkEnumeratePhysicalDevices(instance, &one, &gpu);
-	must(one ? (r == VK_INCOMPLETE ? VK_SUCCESS : r) : VK_ERROR_INITIALIZATION_FAILED, "a GPU");
-	VkPhysicalDeviceProperties is;
-	vkGetPhysicalDeviceProperties(gpu, &is);
-	float priority = 1;
-	VkDeviceQueueCreateInfo queues = {VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO, .queueCount = 1, .pQueuePriorities = &priority};
 	VkPhysicalDeviceVulkan12Features on = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES, .timelineSemaphore = VK_TRUE};
-	VkDeviceCreateInfo make = {VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO, .pNext = &on, .queueCreateInfoCount = 1, .pQueueCreateInfos = &queues};
-	MUST(vkCreateDevice(gpu, &make, NULL, &dev));
-	VkQueue queue;
-	vkGetDeviceQueue(dev, 0, 0, &queue);
+	start(VK_API_VERSION_1_2, &on);
 
 	uint32_t *in, *out;
-	VkMemoryPropertyFlags host = VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
-	VkBuffer source = buffer(host, &in), card = buffer(VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT, NULL), result = buffer(host, &out);
+	VkBuffer source = buffer(bytes, &in), card = buffer(bytes, NULL), result = buffer(bytes, &out);
 	uint32_t random = 1;
 	for (int i = 0; i < words; i++) {
 		random = random * 1664525 + 1013904223;
@@ -74,9 +20,6 @@ int main(int argc, char **argv)
 		out[i] = ~(i >= part && i < 3 * part ? random : pattern);
 	}
 
-	VkCommandPoolCreateInfo pooled = {VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO};
-	VkCommandPool pool;
-	MUST(vkCreateCommandPool(dev, &pooled, NULL, &pool));
 	VkCommandBufferAllocateInfo two = {VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO, .commandPool = pool, .commandBufferCount = 2};
 	VkCommandBuffer c[2];
 	MUST(vkAllocateCommandBuffers(dev, &two, c));
@@ -122,6 +65,6 @@ int main(int argc, char **argv)
 	int wrong = 0;
 	for (int i = 0; i < words; i++)
 		wrong += out[i] != (i >= part && i < 3 * part ? in[i] : pattern);
-	printf("timeline: %s: %d of %d words wrong\n", is.deviceName, wrong, words);
+	printf("timeline: %s: %d of %d words wrong\n", gpu_is.deviceName, wrong, words);
 	return wrong != 0;
 }
