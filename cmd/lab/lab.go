@@ -106,6 +106,9 @@ type Config struct {
 	Programs []string
 	Tools    bool // the guest has clpeak, tests of piglit and a C compiler besides Mesa
 
+	// Image is an initramfs to boot as it is: then nothing is built.
+	Image string
+
 	NoWait      bool          // Start returns before the guest is up; see Agent.Ready
 	BootTimeout time.Duration // how long the console of a guest that comes up may be silent; 0 for 2 minutes
 	Dir         string        // keep console.log, command and qemu.log here; "" for a temporary folder
@@ -173,7 +176,7 @@ func Ensure(ctx context.Context, progress io.Writer, machines ...Config) ([]Asse
 			return out, err
 		}
 		a, err := assets(ctx, cfg)
-		if err == nil && cfg.Mesa == "" {
+		if err == nil && cfg.Mesa == "" && a.Image == "" {
 			err = a.build(ctx)
 		}
 		if err != nil {
@@ -196,6 +199,9 @@ func assets(ctx context.Context, cfg Config) (Assets, error) {
 	}
 	if a.Kernel, err = cache.Kernel(ctx, cfg.Kernel); err != nil {
 		return a, err
+	}
+	if a.Image = cfg.Image; a.Image != "" {
+		return a, nil
 	}
 	if cfg.Chip != "" {
 		if err := a.addFirmware(ctx, cache, cfg.Chip); err != nil {
@@ -258,7 +264,10 @@ func prepare(ctx context.Context, cfg *Config) (a Assets, accel Accel, err error
 	if a, err = assets(ctx, *cfg); err != nil {
 		return a, accel, err
 	}
-	if err := a.build(ctx, cfg.Programs...); err != nil {
+	if a.Image == "" {
+		err = a.build(ctx, cfg.Programs...)
+	}
+	if err != nil {
 		return a, accel, err
 	}
 	if cfg.Suspend {

@@ -47,6 +47,13 @@ var vulkanFiles = []string{
 	libraries + "/libvulkan_nouveau.so",
 }
 
+// markFiles are vkmark for a GPU without a display.
+var markFiles = []string{
+	"usr/bin/vkmark",
+	libraries + "/vkmark/headless.so",
+	"usr/share/vkmark",
+}
+
 // PiglitFolder is where Debian has piglit, in the folder of Tools. Tests are named by their paths
 // in it.
 const PiglitFolder = "/usr/lib/x86_64-linux-gnu/piglit"
@@ -78,7 +85,6 @@ var toolFiles = []string{
 // GuestFiles lists the part of the folder that goes into a guest's image: files, and links
 // with their targets.
 func (m *Mesa) GuestFiles() ([]string, error) {
-	files := map[string]bool{"bin": true, "lib": true, "lib64": true, "sbin": true}
 	patterns := guestFiles
 	if m.Tools {
 		patterns = slices.Concat(guestFiles, toolFiles)
@@ -86,19 +92,32 @@ func (m *Mesa) GuestFiles() ([]string, error) {
 	if m.Vulkan {
 		patterns = vulkanFiles
 	}
+	if m.Mark {
+		patterns = slices.Concat(patterns, markFiles)
+	}
+	found, err := closure(m.Root, patterns)
+	if err != nil {
+		return nil, fmt.Errorf("Mesa %s: %w", m.Version, err)
+	}
+	return slices.Sorted(slices.Values(append(found, "bin", "lib", "lib64", "sbin"))), nil
+}
+
+// closure lists files by patterns, all of a folder, with what each refers to.
+func closure(root string, patterns []string) ([]string, error) {
+	files := map[string]bool{}
 	var queue []string
 	for _, pattern := range patterns {
-		found, err := filepath.Glob(filepath.Join(m.Root, pattern))
+		found, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil {
 			return nil, err
 		}
 		if len(found) == 0 {
-			return nil, fmt.Errorf("Mesa %s has no %s", m.Version, pattern)
+			return nil, fmt.Errorf("there is no %s", pattern)
 		}
 		queue = append(queue, found...)
 	}
 	for ; len(queue) > 0; queue = queue[1:] {
-		name, err := filepath.Rel(m.Root, queue[0])
+		name, err := filepath.Rel(root, queue[0])
 		if err != nil {
 			return nil, err
 		}
@@ -118,7 +137,7 @@ func (m *Mesa) GuestFiles() ([]string, error) {
 			continue
 		}
 		files[name] = true
-		more, err := m.needs(queue[0])
+		more, err := needs(root, queue[0])
 		if err != nil {
 			return nil, err
 		}
@@ -129,10 +148,10 @@ func (m *Mesa) GuestFiles() ([]string, error) {
 
 // needs returns what a file refers to: the target of a link, or the libraries of a
 // program.
-func (m *Mesa) needs(file string) ([]string, error) {
+func needs(root, file string) ([]string, error) {
 	if target, err := os.Readlink(file); err == nil {
 		if path.IsAbs(target) {
-			return []string{filepath.Join(m.Root, target)}, nil
+			return []string{filepath.Join(root, target)}, nil
 		}
 		return []string{filepath.Join(filepath.Dir(file), target)}, nil
 	}
@@ -154,9 +173,9 @@ func (m *Mesa) needs(file string) ([]string, error) {
 	}
 	var out []string
 	for _, n := range names {
-		at := filepath.Join(m.Root, libraries, n)
+		at := filepath.Join(root, libraries, n)
 		for _, folder := range folders {
-			if own := filepath.Join(m.Root, folder, n); exists(own) {
+			if own := filepath.Join(root, folder, n); exists(own) {
 				at = own
 			}
 		}

@@ -19,6 +19,7 @@ type Mesa struct {
 	Root   string `json:"-"`
 	Tools  bool   `json:"-"` // it has clpeak, piglit and a C compiler
 	Vulkan bool   `json:"-"` // it has Vulkan instead of OpenCL and OpenGL
+	Mark   bool   `json:"-"` // it has vkmark
 }
 
 // MesaSuites has the suite of each version of Mesa.
@@ -53,6 +54,13 @@ func (c *Cache) Tools(ctx context.Context, version string) (Mesa, error) {
 func (c *Cache) Vulkan(ctx context.Context, version string) (Mesa, error) {
 	m, err := c.mesa(ctx, version, version+"-vulkan", vulkanPackages)
 	m.Vulkan = true
+	return m, err
+}
+
+// VulkanMark is that Mesa with vkmark, which draws scenes and counts frames.
+func (c *Cache) VulkanMark(ctx context.Context, version string) (Mesa, error) {
+	m, err := c.mesa(ctx, version, version+"-vkmark", slices.Concat(vulkanPackages, []string{"vkmark"}))
+	m.Vulkan, m.Mark = true, true
 	return m, err
 }
 

@@ -1,0 +1,163 @@
+// Command bundle lays out what the real card's machine needs to boot guests: QEMU, a kernel, and an image
+// with Vulkan, vkmark and the project's programs. It has a part of the lab's cache, so that package lab finds
+// all there.
+//
+// GSP's firmware, 60 MiB, is a stub of the right form: nothing in a virtual GPU executes it, and the
+// guest's driver reads only the names and sizes of its sections.
+package main
+
+import (
+	"bytes"
+	"context"
+	"debug/elf"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/umbra-gpu/umbra/cmd/lab"
+	"github.com/umbra-gpu/umbra/cmd/lab/fetch"
+	"github.com/umbra-gpu/umbra/cmd/lab/image"
+)
+
+const (
+	kernel   = "7.2"
+	mesa     = "26"
+	programs = "tests/e2e/programs/vulkan"
+)
+
+func main() {
+	if err := layOut(context.Background(), os.Args[1]); err != nil {
+		fmt.Fprintln(os.Stderr, "bundle:", err)
+		os.Exit(1)
+	}
+}
+
+func layOut(ctx context.Context, dir string) error {
+	from, err := fetch.DefaultDir()
+	if err != nil {
+		return err
+	}
+	cache := &fetch.Cache{Dir: from, Progress: os.Stderr}
+	qemu, err := cache.QEMU(ctx)
+	if err != nil {
+		return err
+	}
+	files, err := qemu.Files()
+	if err != nil {
+		return err
+	}
+	for i, f := range files {
+		files[i] = filepath.Join("qemu/root", f)
+	}
+	k, err := cache.Kernel(ctx, kernel)
+	if err != nil {
+		return err
+	}
+	linux := path.Join("kernels", kernel)
+	files = append(files, "qemu/stamp.json", linux+"/stamp.json", linux+"/"+filepath.Base(k.Image))
+	if err := take(ctx, from, filepath.Join(dir, "cache"), files); err != nil {
+		return err
+	}
+	c := image.Content{Kernel: k}
+	if c.Firmware, c.FirmwareFiles, err = firmware(ctx, cache, k, filepath.Join(dir, "firmware")); err != nil {
+		return err
+	}
+	m, err := cache.VulkanMark(ctx, mesa)
+	if err != nil {
+		return err
+	}
+	src, err := image.Source()
+	if err != nil {
+		return err
+	}
+	c.Mesa = &m
+	if c.Programs, err = filepath.Glob(filepath.Join(src, programs, "*.c")); err != nil {
+		return err
+	}
+	built, err := image.Build(ctx, filepath.Join(dir, "images"), c)
+	if err != nil {
+		return err
+	}
+	if err := os.Rename(built, filepath.Join(dir, "image.cpio")); err != nil {
+		return err
+	}
+	for _, made := range []string{"images", "firmware"} {
+		if err := os.RemoveAll(filepath.Join(dir, made)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// take copies files and links of a folder, with the folders above each.
+func take(ctx context.Context, from, to string, files []string) error {
+	if err := os.MkdirAll(to, 0o755); err != nil {
+		return err
+	}
+	to, err := filepath.Abs(to)
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, "cp", slices.Concat([]string{"-a", "--parents", "--"}, files, []string{to})...)
+	cmd.Dir, cmd.Stderr = from, os.Stderr
+	return cmd.Run()
+}
+
+// firmware makes a folder of what the kernel asks for, with the stub.
+func firmware(ctx context.Context, cache *fetch.Cache, k fetch.Kernel, dir string) (*fetch.Firmware, []string, error) {
+	names, err := k.Firmware(lab.ChipGH100)
+	if err != nil {
+		return nil, nil, err
+	}
+	all, err := cache.Firmware(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	var stubs []string
+	names = slices.DeleteFunc(names, func(name string) bool {
+		if stub := strings.HasPrefix(path.Base(name), "gsp-"); stub {
+			stubs = append(stubs, name)
+			return true
+		}
+		return false
+	})
+	files, err := all.Files(names)
+	if err == nil {
+		err = take(ctx, all.Root, dir, files)
+	}
+	for _, name := range stubs {
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, name), stub(), 0o644)
+		}
+	}
+	return &fetch.Firmware{Root: dir}, append(files, stubs...), err
+}
+
+// stub is an ELF file with the sections that nouveau looks for, a page of zeros each.
+func stub() []byte {
+	const page = 4096
+	names := "\x00.fwimage\x00.fwsignature_gh100\x00.shstrtab\x00"
+	at := func(name string) uint32 { return uint32(strings.Index(names, "\x00"+name+"\x00") + 1) }
+	header := elf.Header64{
+		Ident: [elf.EI_NIDENT]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)},
+		Type:  uint16(elf.ET_REL), Machine: uint16(elf.EM_RISCV), Version: uint32(elf.EV_CURRENT), Ehsize: 64, Shentsize: 64, Shnum: 4, Shstrndx: 3,
+		Shoff: 3 * page,
+	}
+	sections := []elf.Section64{
+		{},
+		{Name: at(".fwimage"), Type: uint32(elf.SHT_PROGBITS), Off: page, Size: page},
+		{Name: at(".fwsignature_gh100"), Type: uint32(elf.SHT_PROGBITS), Off: 2 * page, Size: page},
+		{Name: at(".shstrtab"), Type: uint32(elf.SHT_STRTAB), Off: 64, Size: uint64(len(names))},
+	}
+	var b bytes.Buffer
+	binary.Write(&b, binary.LittleEndian, header) // writes to a Buffer do not fail
+	b.WriteString(names)
+	b.Write(make([]byte, 3*page-b.Len()))
+	binary.Write(&b, binary.LittleEndian, sections)
+	return b.Bytes()
+}
