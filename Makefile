@@ -30,6 +30,9 @@ test-unit: ## run the tests that need no virtual machine
 test-vm: ## run the tests that boot virtual machines
 	@tools/test vm
 
+real-card: ## bundle what shows guests on an NVIDIA GPU, and run it if there is one here
+	@tools/real-card
+
 libvfio-user: ## build the C library libvfio-user into the cache folder
 	$(GO) run ./tests/conformance/cmd/libvfio-user build
 
@@ -55,4 +58,4 @@ clean: ## remove what was built (fetched things stay in the cache folder)
 	rm -rf bin
 	$(GO) clean -testcache
 
-.PHONY: help build demo test test-release test-unit test-vm libvfio-user build-libvfio-user test-libvfio-user lint fuzz bench reference clean
+.PHONY: help build demo real-card test test-release test-unit test-vm libvfio-user build-libvfio-user test-libvfio-user lint fuzz bench reference clean

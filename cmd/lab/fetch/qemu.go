@@ -22,7 +22,7 @@ type QEMU struct {
 	// Argv is how to start it: the program and the arguments that must come
 	// first. An unpacked QEMU is started by its own dynamic loader.
 	Argv []string `json:"-"`
-	root string // of an unpacked one
+	root string   // of an unpacked one
 
 	// Env is added to the environment.
 	Env []string `json:"-"`

@@ -1,0 +1,302 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/umbra-gpu/umbra/cmd/lab"
+	"github.com/umbra-gpu/umbra/cmd/lab/proto"
+	"github.com/umbra-gpu/umbra/tests/nouveau"
+)
+
+// The kernel of the bundle, and how long the console of a guest may be silent.
+const (
+	kernel = "7.2"
+	quiet  = 3 * time.Minute
+)
+
+// guests are some at once, each with a GPU of one card.
+type guests struct {
+	*run
+	name string
+	s    *server
+	vms  []*lab.VM
+}
+
+// guestsAtOnce takes n stock guests through a driver's life.
+func (r *run) guestsAtOnce(n int) {
+	g := &guests{run: r, name: fmt.Sprintf("guests-%d", n)}
+	if !r.wants(g.name) {
+		return
+	}
+	before, err := r.used(r.ctx)
+	defer g.close()
+	if err != nil || !r.must(g.name+"/boot", 6*time.Minute, func(ctx context.Context, s *result) error { return g.boot(ctx, n) }) ||
+		!r.must(g.name+"/probe", 4*time.Minute, g.probe) {
+		return
+	}
+	for _, step := range []struct {
+		name  string
+		limit time.Duration
+		do    func(ctx context.Context, s *result) error
+	}{
+		{"copies", 4 * time.Minute, g.copies},
+		{"timeline", 2 * time.Minute, g.timeline},
+		{"triangle", 2 * time.Minute, g.triangle},
+		{"vkmark", 5 * time.Minute, g.vkmark},
+		{"fault", 3 * time.Minute, g.fault},
+		{"server", time.Minute, g.server},
+		{"poweroff", 2 * time.Minute, g.poweroff},
+	} {
+		r.step(g.name+"/"+step.name, step.limit, step.do)
+	}
+	r.step(g.name+"/end", time.Minute, func(ctx context.Context, _ *result) error {
+		return errors.Join(g.s.end(ctx), r.clean(ctx, before))
+	})
+}
+
+// close ends what still runs.
+func (g *guests) close() {
+	for _, vm := range g.vms {
+		if vm != nil {
+			vm.Close() // its files are in a temporary folder
+		}
+	}
+	if g.s != nil && g.s.Process != nil {
+		g.s.Kill()
+		g.s.keep() // a step says so before, if all is well
+	}
+}
+
+// each does the same in all guests at once.
+func (g *guests) each(do func(i int, vm *lab.VM) error) error {
+	errs := make([]error, len(g.vms))
+	var all sync.WaitGroup
+	for i, vm := range g.vms {
+		all.Go(func() {
+			if err := do(i, vm); err != nil {
+				errs[i] = fmt.Errorf("guest %c: %w", 'a'+i, err)
+			}
+		})
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+func (g *guests) boot(ctx context.Context, n int) (err error) {
+	if g.s, err = g.serve(ctx, g.name, equal(n)...); err != nil {
+		return err
+	}
+	g.vms = make([]*lab.VM, n)
+	return g.each(func(i int, _ *lab.VM) (err error) {
+		logs := filepath.Join(g.out, fmt.Sprintf("%s-%c", g.name, 'a'+i))
+		// The machines outlive the step.
+		g.vms[i], err = lab.Start(g.ctx, lab.Config{
+			Kernel: kernel, Chip: lab.ChipGH100, Image: filepath.Join(g.dir, "image.cpio"), CPUs: 1, Accel: lab.AccelTCG,
+			Sockets: []string{g.s.sockets[i]}, BootTimeout: quiet, Dir: logs,
+		})
+		return err
+	})
+}
+
+func (g *guests) probe(ctx context.Context, s *result) error {
+	return g.each(func(i int, vm *lab.VM) error {
+		var r proto.ModprobeResult
+		if err := vm.Agent().Call(ctx, proto.CmdModprobe, proto.ModprobeArgs{Name: "nouveau"}, &r); err != nil {
+			return err
+		}
+		s.note("probe "+vmName(i), float64(r.Loaded[len(r.Loaded)-1].InitNS)/1e9, "s")
+		log, err := vm.KernelLog(ctx)
+		k, _ := nouveau.Of(lab.ChipGH100, vm.Kernel())
+		if problems := k.Problems(log, 1); err == nil && len(problems) > 0 {
+			err = errors.New(strings.Join(problems, "; "))
+		}
+		return err
+	})
+}
+
+func vmName(i int) string { return string(rune('a' + i)) }
+
+// copies are those of the driver's old and new interface and its own moves, with fences, all verified.
+func (g *guests) copies(ctx context.Context, s *result) error {
+	return g.each(func(i int, vm *lab.VM) error {
+		var fences proto.FencesResult
+		var sum uint64
+		for _, cmd := range []string{proto.CmdCE, proto.CmdExec} {
+			var r proto.CopyResult
+			if err := vm.Agent().Call(ctx, cmd, proto.CopyArgs{Seed: uint64(i + 1)}, &r); err != nil {
+				return err
+			}
+			sum += r.Bytes
+		}
+		err := vm.Agent().Call(ctx, proto.CmdBOMoves, proto.BOMovesArgs{Bytes: 4 << 20}, nil)
+		if err == nil {
+			err = vm.Agent().Call(ctx, proto.CmdFences, proto.FencesArgs{Count: 200}, &fences)
+		}
+		s.note("right "+vmName(i), float64(sum)/(1<<20), "MiB")
+		s.note("fence "+vmName(i), float64(fences.MedianNS)/1e3, "us")
+		return err
+	})
+}
+
+// program runs one in a guest. Its control, in the first guest, must find that all is wrong.
+func (g *guests) program(ctx context.Context, name string, argv ...string) error {
+	err := g.each(func(_ int, vm *lab.VM) error {
+		out, err := runIn(ctx, vm, append([]string{name}, argv...)...)
+		if err == nil && !strings.Contains(out, "(NVK GH100): 0 of") {
+			err = fmt.Errorf("it said: %.200s", out)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if out, err := runIn(ctx, g.vms[0], name, "noop"); err == nil {
+		return fmt.Errorf("the control, which gives the GPU nothing to do, found all right: %.200s", out)
+	}
+	return nil
+}
+
+func runIn(ctx context.Context, vm *lab.VM, argv ...string) (string, error) {
+	var r proto.RunResult
+	err := vm.Agent().Call(ctx, proto.CmdRun, proto.RunArgs{Argv: argv, TimeoutMS: 280_000}, &r)
+	return r.Output, err
+}
+
+func (g *guests) timeline(ctx context.Context, _ *result) error { return g.program(ctx, "timeline") }
+
+// triangle draws in all guests, and keeps the first one's picture. The software card stops the channel.
+func (g *guests) triangle(ctx context.Context, _ *result) error {
+	err := g.program(ctx, "triangle")
+	if err != nil && g.card == soft && (strings.Contains(err.Error(), "VkResult -4") || strings.Contains(err.Error(), "65536 of 65536")) {
+		return fmt.Errorf("%w: nothing was drawn", errRefused)
+	}
+	if err != nil {
+		return err
+	}
+	text, err := runIn(ctx, g.vms[0], "triangle", "picture")
+	if err != nil {
+		return err
+	}
+	return keepPicture(text, filepath.Join(g.out, g.name+"-triangle.png"))
+}
+
+var (
+	vkScore = regexp.MustCompile(`vkmark Score: (\d+)`)
+	vkScene = regexp.MustCompile(`(?m)^(\[.*?)\s+FPS:\s*(\d+)`)
+)
+
+// vkmark notes the score of each guest, how far they are apart, and the frames of each scene of the first.
+func (g *guests) vkmark(ctx context.Context, s *result) error {
+	scores, texts := make([]float64, len(g.vms)), make([]string, len(g.vms))
+	err := g.each(func(i int, vm *lab.VM) (err error) {
+		texts[i], err = runIn(ctx, vm, "vkmark", "--winsys", "headless", "--size", "800x600")
+		m := vkScore.FindStringSubmatch(texts[i])
+		if err == nil && m == nil {
+			err = fmt.Errorf("no score in %.300s", texts[i])
+		}
+		if err != nil {
+			return err
+		}
+		scores[i], err = strconv.ParseFloat(m[1], 64)
+		s.note("score "+vmName(i), scores[i], "")
+		return err
+	})
+	if err != nil && g.card == soft {
+		return fmt.Errorf("%w: %w", errRefused, err)
+	}
+	if err != nil {
+		return err
+	}
+	var sum float64
+	for _, score := range scores {
+		sum += score
+	}
+	s.note("all", sum, "points")
+	s.note("apart", 100*(1-slices.Min(scores)/slices.Max(scores)), "%")
+	for _, m := range vkScene.FindAllStringSubmatch(texts[0], -1) {
+		fps, err := strconv.ParseFloat(m[2], 64)
+		if err != nil {
+			return err
+		}
+		s.note(m[1], fps, "frames/s")
+	}
+	return os.WriteFile(filepath.Join(g.out, g.name+"-vkmark.txt"), []byte(strings.Join(texts, "\n")), 0o644)
+}
+
+// fault has a process of the last guest read unmapped memory while the others copy. Only that process may lose
+// its channel, and only that guest's GPU may count a fault.
+func (g *guests) fault(ctx context.Context, s *result) error {
+	last := len(g.vms) - 1
+	before, err := g.s.Status(ctx)
+	if err != nil {
+		return err
+	}
+	err = g.each(func(i int, vm *lab.VM) error {
+		if i < last {
+			return vm.Agent().Call(ctx, proto.CmdLoad, proto.LoadArgs{Bytes: 64 << 10}, nil)
+		}
+		var r proto.OffenceResult
+		err := vm.Agent().Call(ctx, proto.CmdFault, proto.OffenceArgs{What: "ce-read", Seed: 5}, &r)
+		s.note("copies beside", float64(r.Background.Copies), "")
+		return err
+	})
+	err = errors.Join(err, g.each(func(i int, vm *lab.VM) error {
+		if i == last {
+			return nil
+		}
+		var r proto.LoadTotals
+		err := vm.Agent().Call(ctx, proto.CmdLoadStop, nil, &r)
+		if r.Wrong > 0 || r.Copies == 0 {
+			err = errors.Join(err, fmt.Errorf("%d of %d copies were wrong", r.Wrong, r.Copies))
+		}
+		return err
+	}))
+	after, statusErr := g.s.Status(ctx)
+	if err = errors.Join(err, statusErr); err != nil {
+		return err
+	}
+	for i := range after.GPUs {
+		n := after.GPUs[i].Count("mmu_faults") - before.GPUs[i].Count("mmu_faults")
+		if (n > 0) != (i == last) {
+			err = errors.Join(err, fmt.Errorf("the server counts %d faults of GPU %s", n, after.GPUs[i].Name))
+		}
+	}
+	return err
+}
+
+// server notes what the server counted. No guest may have touched a register that its GPU lacks.
+func (g *guests) server(ctx context.Context, s *result) error {
+	r, err := g.s.Report(ctx)
+	if err != nil {
+		return err
+	}
+	status, err := g.s.Status(ctx)
+	if err != nil {
+		return err
+	}
+	for i, gpu := range status.GPUs {
+		s.note("traps "+gpu.Name, float64(gpu.Traps), "")
+		s.note("rules broken "+gpu.Name, float64(gpu.Broken()), "")
+		if holes := r.GPUs[i].Registers.Missed.Holes; len(holes) > 0 {
+			err = errors.Join(err, fmt.Errorf("GPU %s has no registers at %+v", gpu.Name, holes))
+		}
+		if gpu.Quarantine != "" || gpu.OutOfService != "" {
+			err = errors.Join(err, fmt.Errorf("GPU %s: %s%s", gpu.Name, gpu.Quarantine, gpu.OutOfService))
+		}
+	}
+	return err
+}
+
+func (g *guests) poweroff(ctx context.Context, _ *result) error {
+	return g.each(func(_ int, vm *lab.VM) error { return vm.Poweroff(ctx) })
+}

@@ -1,0 +1,300 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/umbra-gpu/umbra/devmodel/guest"
+	"github.com/umbra-gpu/umbra/tests/rig"
+)
+
+// tenant is a guest in this process: the driver of the suites on a GPU of a server.
+type tenant struct {
+	*rig.Copier
+	seq uint32
+}
+
+// tenantsOf attaches one to each GPU. They end with the server.
+func tenantsOf(s *server) (out []*tenant, err error) {
+	for i, socket := range s.sockets {
+		c, err := rig.NewCopier(rig.Hopper, socket, guest.Config{RAM: 192 << 20, Map: true}, i)
+		if err != nil {
+			return out, err
+		}
+		out = append(out, &tenant{Copier: c})
+	}
+	return out, nil
+}
+
+// with makes a step with a server and its tenants.
+func (r *run) with(name string, weights []int, do func(ctx context.Context, s *result, srv *server, t []*tenant) error) {
+	r.step(name, 90*time.Second, func(ctx context.Context, s *result) error {
+		srv, err := r.serve(ctx, strings.ReplaceAll(name, "/", "-"), weights...)
+		if err != nil {
+			return err
+		}
+		defer func() { srv.Kill(); srv.keep() }()
+		t, err := tenantsOf(srv)
+		if err != nil {
+			return err
+		}
+		return do(ctx, s, srv, t)
+	})
+}
+
+// latencies are the times from a submission until its semaphore is there.
+func (t *tenant) latencies(ctx context.Context, n int) ([]time.Duration, error) {
+	va, p, err := t.MapRAM(4096)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]time.Duration, 0, n)
+	for range n {
+		t.seq++
+		began := time.Now()
+		if err := t.Ch.Release(va, t.seq); err != nil {
+			return out, err
+		}
+		for binary.LittleEndian.Uint32(p) != t.seq {
+			if time.Since(began) > 10*time.Second || ctx.Err() != nil {
+				return out, errors.Join(errors.New("a release did not arrive"), context.Cause(ctx), t.Ch.Finish())
+			}
+		}
+		out = append(out, time.Since(began))
+	}
+	return out, nil
+}
+
+func (s *result) notePercentiles(name string, times []time.Duration) {
+	slices.Sort(times)
+	s.note(name+" p50", float64(times[len(times)/2])/1e3, "us")
+	s.note(name+" p99", float64(times[len(times)*99/100])/1e3, "us")
+	s.note(name+" worst", float64(times[len(times)-1])/1e3, "us")
+}
+
+// figures measures one tenant alone.
+func (r *run) figures() {
+	r.with("figures/latency", equal(1), func(ctx context.Context, s *result, _ *server, t []*tenant) error {
+		times, err := t[0].latencies(ctx, 3000)
+		if err == nil {
+			s.notePercentiles("submission to semaphore", times)
+		}
+		return err
+	})
+	r.with("figures/bandwidth", equal(1), func(ctx context.Context, s *result, _ *server, t []*tenant) error {
+		const size = 64 << 20
+		card, err := t[0].MapVRAM(2 * size)
+		ram, _, ramErr := t[0].MapRAM(size)
+		if err := errors.Join(err, ramErr); err != nil {
+			return err
+		}
+		for _, c := range []struct {
+			name     string
+			dst, src uint64
+		}{{"card to card", card + size, card}, {"RAM to card", card, ram}, {"card to RAM", ram, card}} {
+			const times = 16
+			began := time.Now()
+			for range times {
+				if err := t[0].Ch.Copy(c.dst, c.src, size); err != nil {
+					return err
+				}
+			}
+			if err := t[0].Ch.Finish(); err != nil {
+				return err
+			}
+			s.note(c.name, times*size/time.Since(began).Seconds()/1e9, "GB/s")
+		}
+		return nil
+	})
+	r.with("figures/maps", equal(1), func(ctx context.Context, s *result, _ *server, t []*tenant) error {
+		began := time.Now()
+		va, err := t[0].MapVRAM(256 << 20)
+		if err == nil {
+			err = errors.Join(t[0].Ch.Copy(va, t[0].Src, rig.CopySize), t[0].Ch.Finish())
+		}
+		s.note("256 MiB mapped and used", float64(time.Since(began))/1e6, "ms")
+		return err
+	})
+}
+
+// shareTime is how long tenants work side by side.
+const shareTime = 10 * time.Second
+
+// tenants measures several side by side.
+func (r *run) tenants() {
+	for _, weights := range [][]int{{100, 100}, {100, 300}, equal(8)} {
+		name := fmt.Sprintf("tenants/shares-%d-%d", len(weights), weights[len(weights)-1]/100)
+		r.with(name, weights, func(ctx context.Context, s *result, srv *server, t []*tenant) error {
+			return shares(ctx, s, weights, t)
+		})
+	}
+	r.with("tenants/storm", equal(2), storm)
+}
+
+// shares has all tenants copy without a pause, and compares what each moved with its weight.
+func shares(ctx context.Context, s *result, weights []int, t []*tenant) error {
+	const size, line = 16 << 20, 1 << 20
+	moved, errs := make([]float64, len(t)), make(chan error)
+	until := time.Now().Add(shareTime)
+	for i, t := range t {
+		go func() {
+			va, err := t.MapVRAM(2 * size)
+			var wait []func() error // of at most four submissions
+			for err == nil && time.Now().Before(until) && ctx.Err() == nil {
+				if err = t.Ch.Lines(va+size, va, line, size/line); err != nil {
+					break
+				}
+				var mark func() error
+				if mark, err = t.Ch.Mark(); err == nil {
+					wait = append(wait, mark)
+				}
+				if err == nil && len(wait) > 4 {
+					err = wait[0]()
+					wait = wait[1:]
+					moved[i] += size
+				}
+			}
+			errs <- err
+		}()
+	}
+	var err error
+	for range t {
+		err = errors.Join(err, <-errs)
+	}
+	var all, heaviest float64
+	sum := 0
+	for i, m := range moved {
+		all += m
+		sum += weights[i]
+	}
+	for i, m := range moved {
+		got, want := 100*m/max(1, all), 100*float64(weights[i])/float64(sum)
+		s.note("share "+vmName(i), got, "%")
+		heaviest = max(heaviest, got-want, want-got)
+	}
+	s.note("all", all/shareTime.Seconds()/1e9, "GB/s")
+	if heaviest > 3 {
+		err = errors.Join(err, fmt.Errorf("a share is %.1f points off", heaviest))
+	}
+	return err
+}
+
+// storm has one tenant fault again and again, and measures the other before and meanwhile.
+func storm(ctx context.Context, s *result, _ *server, t []*tenant) error {
+	times, err := t[1].latencies(ctx, 1000)
+	if err != nil {
+		return err
+	}
+	s.notePercentiles("alone", times)
+	stop, faults := make(chan struct{}), make(chan int)
+	go func() {
+		n := 0
+		defer func() { faults <- n }()
+		for id := 10; ; id++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			ch, err := t[0].Open(id%20 + 10)
+			if err != nil {
+				return
+			}
+			if ch.Copy(1<<40, t[0].Src, 4096) == nil && ch.Finish() != nil {
+				n++
+			}
+			ch.Close() // fails for a channel that the GPU stopped
+		}
+	}()
+	times, err = t[1].latencies(ctx, 1000)
+	for range 20 {
+		err = errors.Join(err, t[1].Copy())
+	}
+	close(stop)
+	n := <-faults
+	s.note("faults", float64(n), "")
+	if len(times) > 0 {
+		s.notePercentiles("beside faults", times)
+	}
+	if n == 0 {
+		err = errors.Join(err, errors.New("no fault was caused"))
+	}
+	return err
+}
+
+// kills has the server and a worker killed in the midst. The card must be clean, and the next start must work.
+func (r *run) kills() {
+	before, err := r.used(r.ctx)
+	if err != nil {
+		return
+	}
+	midst := func(t []*tenant) error {
+		for range 20 {
+			if err := t[0].Copy(); err != nil {
+				return err
+			}
+		}
+		return t[0].Ch.Copy(t[0].Via, t[0].Src, rig.CopySize)
+	}
+	r.with("kills/server", equal(2), func(ctx context.Context, s *result, srv *server, t []*tenant) error {
+		if err := midst(t); err != nil {
+			return err
+		}
+		srv.Kill()
+		if err := r.clean(ctx, before); err != nil {
+			return err
+		}
+		began := time.Now()
+		again, err := r.serve(ctx, "kills-server-again", 100, 100)
+		if err != nil {
+			return err
+		}
+		defer again.Kill()
+		t, err = tenantsOf(again)
+		if err == nil {
+			err = errors.Join(t[0].Copy(), t[1].Copy())
+		}
+		s.note("until the next copy", time.Since(began).Seconds(), "s")
+		return err
+	})
+	if r.card == soft {
+		return // it has no workers
+	}
+	r.with("kills/worker", equal(2), func(ctx context.Context, s *result, srv *server, t []*tenant) error {
+		workers := children(srv.Cmd.Process.Pid)
+		if err := midst(t); err != nil || len(workers) != 2 {
+			return cmp.Or(err, fmt.Errorf("the server has processes %v; want one for each of two guests", workers))
+		}
+		err := syscall.Kill(workers[0], syscall.SIGKILL)
+		// Whose it was is not known: one of the two goes on.
+		first, second := t[0].Copy(), t[1].Copy()
+		if (first == nil) == (second == nil) {
+			err = errors.Join(err, fmt.Errorf("of the two guests one should go on: %w", errors.Join(first, second, errors.New("none failed"))))
+		}
+		return err
+	})
+}
+
+// children are the processes that a process has started.
+func children(pid int) (out []int) {
+	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid)) // fails only for a bad pattern
+	for _, f := range files {
+		text, _ := os.ReadFile(f) // a thread may have ended
+		for _, word := range strings.Fields(string(text)) {
+			if child, err := strconv.Atoi(word); err == nil {
+				out = append(out, child)
+			}
+		}
+	}
+	return out
+}
