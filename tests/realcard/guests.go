@@ -211,7 +211,7 @@ func (g *guests) vkmark(ctx context.Context, s *result) error {
 		s.note("score "+vmName(i), scores[i], "")
 		return err
 	})
-	if err != nil && g.card == soft {
+	if err != nil && g.card == soft && strings.Contains(err.Error(), "ErrorDeviceLost") {
 		return fmt.Errorf("%w: %w", errRefused, err)
 	}
 	if err != nil {

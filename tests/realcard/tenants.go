@@ -127,6 +127,9 @@ func (r *run) figures() {
 	})
 }
 
+// copies is a channel of the engine that all tenants compete for.
+const copies = 4
+
 // shareTime is how long tenants work side by side.
 const shareTime = 10 * time.Second
 
@@ -149,13 +152,15 @@ func shares(ctx context.Context, s *result, weights []int, t []*tenant) error {
 	for i, t := range t {
 		go func() {
 			va, err := t.MapVRAM(2 * size)
+			ch, openErr := t.Open(copies)
+			err = errors.Join(err, openErr)
 			var wait []func() error // of at most four submissions
 			for err == nil && time.Now().Before(until) && ctx.Err() == nil {
-				if err = t.Ch.Lines(va+size, va, line, size/line); err != nil {
+				if err = ch.Lines(va+size, va, line, size/line); err != nil {
 					break
 				}
 				var mark func() error
-				if mark, err = t.Ch.Mark(); err == nil {
+				if mark, err = ch.Mark(); err == nil {
 					wait = append(wait, mark)
 				}
 				if err == nil && len(wait) > 4 {
