@@ -98,7 +98,7 @@ func (g *guests) boot(ctx context.Context, n int) (err error) {
 	}
 	g.vms = make([]*lab.VM, n)
 	return g.each(func(i int, _ *lab.VM) (err error) {
-		logs := filepath.Join(g.out, fmt.Sprintf("%s-%c", g.name, 'a'+i))
+		logs := fmt.Sprintf("%s-%c", g.name, 'a'+i)
 		// The machines outlive the step.
 		g.vms[i], err = lab.Start(g.ctx, lab.Config{
 			Kernel: kernel, Chip: lab.ChipGH100, Image: filepath.Join(g.dir, "image.cpio"), CPUs: 1, Accel: lab.AccelTCG,
@@ -187,7 +187,7 @@ func (g *guests) triangle(ctx context.Context, _ *result) error {
 	if err != nil {
 		return err
 	}
-	return keepPicture(text, filepath.Join(g.out, g.name+"-triangle.png"))
+	return keepPicture(text, g.name+"-triangle.png")
 }
 
 var (
@@ -230,7 +230,7 @@ func (g *guests) vkmark(ctx context.Context, s *result) error {
 		}
 		s.note(m[1], fps, "frames/s")
 	}
-	return os.WriteFile(filepath.Join(g.out, g.name+"-vkmark.txt"), []byte(strings.Join(texts, "\n")), 0o644)
+	return os.WriteFile(g.name+"-vkmark.txt", []byte(strings.Join(texts, "\n")), 0o644)
 }
 
 // fault has a process of the last guest read unmapped memory while the others copy. Only that process may lose

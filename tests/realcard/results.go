@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -107,7 +106,7 @@ func (r *run) must(name string, limit time.Duration, do func(ctx context.Context
 	line, _, _ := strings.Cut(out.Problem, "\n")
 	fmt.Printf("%-8s %6.1f s  %.160s\n", out.Verdict, out.Seconds, line+out.figures())
 	r.results.Steps = append(r.results.Steps, out)
-	if err := r.results.write(r.out); err != nil {
+	if err := r.results.write(); err != nil {
 		fmt.Fprintln(os.Stderr, "real-card:", err)
 	}
 	return out.Verdict == ok || out.Verdict == refused
@@ -122,7 +121,7 @@ func (s *result) figures() string {
 	return strings.Join(out, ", ")
 }
 
-func (p *report) write(dir string) error {
+func (p *report) write() error {
 	data, err := json.MarshalIndent(p, "", "\t")
 	if err != nil {
 		return err
@@ -134,8 +133,8 @@ func (p *report) write(dir string) error {
 		text := strings.ReplaceAll(strings.Trim(line+"; "+s.figures(), "; "), "|", "\\|")
 		fmt.Fprintf(&b, "| %s | %s | %.1f | %s |\n", s.Step, s.Verdict, s.Seconds, text)
 	}
-	return errors.Join(os.WriteFile(filepath.Join(dir, "results.json"), data, 0o644),
-		os.WriteFile(filepath.Join(dir, "results.md"), []byte(b.String()), 0o644))
+	return errors.Join(os.WriteFile("results.json", data, 0o644),
+		os.WriteFile("results.md", []byte(b.String()), 0o644))
 }
 
 // failed names the steps that failed.

@@ -67,7 +67,7 @@ func (r *run) serve(ctx context.Context, name string, weights ...int) (*server, 
 		card = "{kind: nvidia}"
 	}
 	config := fmt.Sprintf("control: %s\ncard: %s\ngpus:\n", testserver.ControlSocket, card)
-	s := &server{logs: filepath.Join(r.out, name+".log")}
+	s := &server{logs: name + ".log"}
 	for i, w := range weights {
 		gpu := string(rune('a' + i))
 		config += fmt.Sprintf("  - {name: %s, socket: %s.sock, chip: gh100, vram: 4GiB, weight: %d}\n", gpu, gpu, w)

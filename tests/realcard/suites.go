@@ -18,7 +18,7 @@ func (r *run) suites() {
 }
 
 func (r *run) suite(ctx context.Context, s *result, name string) error {
-	file := filepath.Join(r.out, "suite-"+name+".log")
+	file := "suite-" + name + ".log"
 	log, err := os.Create(file)
 	if err != nil {
 		return err
