@@ -19,6 +19,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // envDir names the folder of the unpacked bundle, which the run removes.
@@ -38,6 +39,7 @@ type run struct {
 	work   string // sockets
 	only   []string
 	guests int
+	grace  time.Duration // how much longer than its context a step may take before it is given up
 
 	results report
 }
@@ -52,7 +54,7 @@ func main() {
 func start() (err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	r := &run{ctx: ctx, dir: os.Getenv(envDir)}
+	r := &run{ctx: ctx, dir: os.Getenv(envDir), grace: 20 * time.Second}
 	flag.StringVar(&r.card, "card", nvidia, "the card: nvidia, by the host's driver, or soft, Umbra's software card")
 	only := flag.String("only", "", "the `STEPS` to make: guests-1, guests-1/vkmark, suites, ...")
 	flag.IntVar(&r.guests, "guests", 8, "how many guests there are at once")

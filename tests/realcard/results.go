@@ -24,9 +24,6 @@ const (
 // errRefused is a step's error where the card says that it cannot do something.
 var errRefused = errors.New("the card does not do this")
 
-// grace is how much longer than its context a step may take before it is given up.
-const grace = 20 * time.Second
-
 // report is the outcome of a run.
 type report struct {
 	Machine []string  `json:"machine"` // lines about it, the card and its driver
@@ -96,8 +93,8 @@ func (r *run) must(name string, limit time.Duration, do func(ctx context.Context
 		case err != nil:
 			out.Verdict, out.Problem = failed, err.Error()
 		}
-	case <-time.After(limit + grace):
-		out.Verdict, out.Problem = hung, fmt.Sprintf("did not end in %v", limit+grace)
+	case <-time.After(limit + r.grace):
+		out.Verdict, out.Problem = hung, fmt.Sprintf("did not end in %v", limit+r.grace)
 	}
 	out.Seconds = time.Since(began).Seconds()
 	s.mu.Lock()
