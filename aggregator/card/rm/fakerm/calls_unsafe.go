@@ -34,6 +34,7 @@ var escapes = map[uint8]struct {
 const (
 	classSpace   = 0x90f1
 	classVRAM    = 0x40
+	classWhole   = 0x70
 	classRange   = 0x50a0
 	classBell    = 0xc661
 	classGroup   = 0xa06c
@@ -44,7 +45,7 @@ const (
 
 // classes are the sizes of the parameters with which objects are made.
 var classes = map[uint32]int{
-	0x41: 0, 0x80: 56, 0x2080: 4, classSpace: 56, classVRAM: 128, classRange: 128, classBell: 2, classGroup: 20, 0x9067: 12, classChannel: 368, classEvent: 24,
+	0x41: 0, 0x80: 56, 0x2080: 4, classSpace: 56, classVRAM: 128, classRange: 128, classWhole: 24, classBell: 2, classGroup: 20, 0x9067: 12, classChannel: 368, classEvent: 24,
 	0xc8b5: 8, 0xcb97: 8, 0xcbc0: 8, 0x902d: 8, 0xa140: 8,
 }
 
@@ -153,6 +154,11 @@ func (d *Driver) fill(c *client, o *object, params []byte) uint32 {
 		o.space, o.first, o.size = c.objects[p.HVASpace.Val], p.Offset, p.Size
 		if o.space == nil || o.space.class != classSpace || p.Offset < 64<<10 || p.Offset < 4608<<20 && p.Offset+p.Size > 4<<30 {
 			return badAddress
+		}
+	case classWhole:
+		o.space, o.first, o.size = c.objects[as[nvgpu.NV_MEMORY_VIRTUAL_ALLOCATION_PARAMS](params).HVASpace.Val], 0x1000, 1<<57-0x1000
+		if o.space == nil || o.space.class != classSpace {
+			return badObject
 		}
 	case classGroup:
 		p := as[nvgpu.NV_CHANNEL_GROUP_ALLOCATION_PARAMETERS](params)

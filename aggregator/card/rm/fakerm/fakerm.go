@@ -243,7 +243,7 @@ func (d *Driver) mapMemory(c *client, _ *file, arg []byte) uint32 {
 		page = 2 << 20
 	}
 	switch {
-	case r == nil || r.class != classRange || m == nil || m.mem == nil && m.host == 0:
+	case r == nil || r.class != classRange && r.class != classWhole || m == nil || m.mem == nil && m.host == 0:
 		return badObject
 	case p.Flags&fixed == 0 || p.DmaOffset < r.first || p.Length == 0 || p.Length > r.first+r.size-p.DmaOffset || (p.DmaOffset|p.Length|p.Offset)%page != 0:
 		return badAddress
@@ -263,7 +263,7 @@ func (d *Driver) mapMemory(c *client, _ *file, arg []byte) uint32 {
 func (d *Driver) unmapMemory(c *client, _ *file, arg []byte) uint32 {
 	p := as[nvgpu.NVOS47_PARAMETERS_V550](arg)
 	r, m := c.objects[p.Dma.Val], c.objects[p.Memory.Val]
-	if r == nil || r.class != classRange || m == nil {
+	if r == nil || r.class != classRange && r.class != classWhole || m == nil {
 		return badObject
 	}
 	var left []mapped
@@ -273,6 +273,9 @@ func (d *Driver) unmapMemory(c *client, _ *file, arg []byte) uint32 {
 		if k.memory != m || va >= end {
 			left = append(left, k)
 			continue
+		}
+		if r.class == classWhole && (k.va < va || end < k.end) {
+			return badAddress // parts of maps can be unmapped in reserved ranges only
 		}
 		status = 0
 		for _, rest := range []mapped{{k.va, va, k.off, m, k.depth + 1}, {end, k.end, k.off + end - k.va, m, k.depth + 1}} {

@@ -15,6 +15,7 @@ const (
 	classSubdevice    = 0x2080
 	classUsermode     = 0xc661 // HOPPER_USERMODE_A
 	classSpace        = 0x90f1 // FERMI_VASPACE_A
+	classWhole        = 0x70   // NV01_MEMORY_VIRTUAL
 	classRange        = 0x50a0 // NV50_MEMORY_VIRTUAL
 	classVRAM         = 0x40   // NV01_MEMORY_LOCAL_USER
 	classOSDescriptor = 0x71   // NV01_MEMORY_SYSTEM_OS_DESCRIPTOR

@@ -1,21 +1,25 @@
 package nvrm
 
 import (
+	"errors"
 	"fmt"
 
 	"gvisor.dev/gvisor/pkg/abi/nvgpu"
 )
 
 // The addresses of a space that Map takes. The driver keeps the others for itself: it puts contexts of engines
-// there, and refuses to reserve what begins before 64 KiB.
+// there.
 const (
-	LowFirst  = 64 << 10
+	LowFirst  = 0x1000
 	LowEnd    = 4 << 30
 	HighFirst = 4<<30 + 512<<20
 	HighEnd   = 1<<57 - 1<<40
 	OwnFirst  = 1<<57 - 1<<39 // of what is ours and not the guest's
 	OwnEnd    = 1<<57 - 1<<38
 )
+
+// unreserved is where what can be reserved begins. Pages before are mapped one by one, so that each can be unmapped.
+const unreserved = 64 << 10
 
 // Space is an address space of the card.
 type Space struct {
@@ -31,13 +35,19 @@ type reserved struct {
 
 // NewSpace makes an address space that is empty.
 func (c *Client) NewSpace() (*Space, error) {
-	p := nvgpu.NV_VASPACE_ALLOCATION_PARAMETERS_V580{NV_VASPACE_ALLOCATION_PARAMETERS: nvgpu.NV_VASPACE_ALLOCATION_PARAMETERS{VABase: 0x1000}}
+	p := nvgpu.NV_VASPACE_ALLOCATION_PARAMETERS_V580{NV_VASPACE_ALLOCATION_PARAMETERS: nvgpu.NV_VASPACE_ALLOCATION_PARAMETERS{VABase: LowFirst}}
 	h, err := alloc(c, "make an address space", c.device, classSpace, &p)
 	if err != nil {
 		return nil, err
 	}
 	s := &Space{Handle: h}
-	for _, r := range []struct{ first, end uint64 }{{LowFirst, LowEnd}, {HighFirst, HighEnd}, {OwnFirst, OwnEnd}} {
+	whole, err := alloc(c, "open an address space", c.device, classWhole, &nvgpu.NV_MEMORY_VIRTUAL_ALLOCATION_PARAMS{HVASpace: handle(h)})
+	if err != nil {
+		c.FreeSpace(s)
+		return nil, err
+	}
+	s.ranges = append(s.ranges, reserved{whole, LowFirst, unreserved})
+	for _, r := range []struct{ first, end uint64 }{{unreserved, LowEnd}, {HighFirst, HighEnd}, {OwnFirst, OwnEnd}} {
 		if err := c.reserve(s, r.first, r.end); err != nil {
 			c.FreeSpace(s)
 			return nil, err
@@ -79,6 +89,17 @@ type Map struct {
 
 // Map maps memory in a space where nothing is mapped. The card may know of it after Invalidate only.
 func (c *Client) Map(s *Space, m *Memory, p Map) error {
+	for begin := p.VA; p.VA < unreserved && p.Size > smallPage; {
+		first := p
+		first.Size, first.Page = smallPage, smallPage
+		if err := c.Map(s, m, first); err != nil {
+			return errors.Join(err, c.Unmap(s, m, begin, p.VA-begin))
+		}
+		p.VA, p.Offset, p.Size = p.VA+smallPage, p.Offset+smallPage, p.Size-smallPage
+	}
+	if p.VA&(p.Page-1) != 0 || p.Size&(p.Page-1) != 0 {
+		p.Page = smallPage
+	}
 	const snoop, fixed, kindGiven, deferred = 1 << 4, 1 << 15, 1 << 19, 1 << 31
 	dma, ok := s.rangeOf(p.VA, p.Size)
 	if !ok {
@@ -116,6 +137,15 @@ func (c *Client) Map(s *Space, m *Memory, p Map) error {
 // keeps another level of descriptions of what is left: with hundreds of levels the host's kernel stops (seen with
 // release 580.159.04). So the caller bounds their depth.
 func (c *Client) Unmap(s *Space, m *Memory, va, n uint64) error {
+	if n == 0 {
+		return nil
+	}
+	for va < unreserved && n > smallPage {
+		if err := c.Unmap(s, m, va, smallPage); err != nil {
+			return err
+		}
+		va, n = va+smallPage, n-smallPage
+	}
 	dma, ok := s.rangeOf(va, n)
 	if !ok {
 		return &Error{fmt.Sprintf("unmap at %#x", va), 0x1e}

@@ -1,0 +1,194 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/umbra-gpu/umbra/aggregator/card/rm/nvrm"
+	"github.com/umbra-gpu/umbra/devmodel/guest/push"
+)
+
+// Direct is what a process has of the card without Umbra: the figures that a guest's are held against.
+type Direct struct {
+	Latency Spread  // from the doorbell to the semaphore
+	Copy    float64 // GB/s inside the card's memory, 64 MiB
+	Upload  float64 // GB/s from RAM to the card's memory, 64 MiB
+}
+
+// Spread is the distribution of a time.
+type Spread struct{ P50, P99 time.Duration }
+
+func spread(list []time.Duration) Spread {
+	slices.Sort(list)
+	return Spread{list[len(list)/2], list[len(list)*99/100]}
+}
+
+// Places in a channel's own memory: the notifier first, see nvrm.
+const (
+	ownRing    = 0x2000
+	ownUSERD   = 0x1000
+	ownRelease = 0x1800
+	ownPush    = 0x10000
+	ownSize    = 1 << 20
+	entries    = 1024
+)
+
+// directChannel is a channel made without Umbra.
+type directChannel struct {
+	own       []byte
+	bell      []byte
+	va        uint64
+	token     uint32
+	put, last uint32
+	push      uint64
+}
+
+// MeasureDirect measures the card /dev/nvidia<minor>.
+func MeasureDirect(minor int) (d Direct, err error) {
+	c, err := nvrm.Open(nvrm.Host{}, minor, true)
+	if err != nil {
+		return d, err
+	}
+	defer c.Close()
+	space, err := c.NewSpace()
+	if err != nil {
+		return d, err
+	}
+	ch, err := newDirect(c, space)
+	if err != nil {
+		return d, err
+	}
+	if err := ch.run(new(push.Buffer).Bind(push.HopperCopy)); err != nil {
+		return d, err
+	}
+	var took []time.Duration
+	for range 5000 {
+		begin := time.Now()
+		if err := ch.run(new(push.Buffer)); err != nil {
+			return d, err
+		}
+		took = append(took, time.Since(begin))
+	}
+	d.Latency = spread(took)
+	d.Copy, d.Upload, err = ch.bandwidth(c, space)
+	return d, err
+}
+
+func newDirect(c *nvrm.Client, space *nvrm.Space) (*directChannel, error) {
+	info, err := c.Info()
+	if err != nil {
+		return nil, err
+	}
+	own, err := shared(ownSize)
+	if err != nil {
+		return nil, err
+	}
+	memory, err := c.Register(own)
+	if err != nil {
+		return nil, err
+	}
+	const va = 0x1000_0000
+	if err := c.Map(space, memory, nvrm.Map{VA: va, Size: ownSize, Page: 4096}); err != nil {
+		return nil, err
+	}
+	channel, err := c.NewChannel(nvrm.ChannelConfig{
+		Space: space, Engine: info.Copies[len(info.Copies)-1], Ring: va + ownRing, Entries: entries,
+		Own: memory, USERD: ownUSERD, Classes: []uint32{push.ClassHopperCopy},
+	})
+	if err != nil {
+		return nil, err
+	}
+	f, err := c.Doorbell()
+	if err != nil {
+		return nil, err
+	}
+	bell, err := mapFile(f.OS(), nvrm.DoorbellBytes)
+	return &directChannel{own: own, bell: bell, va: va, token: channel.Token, push: ownPush}, err
+}
+
+func shared(n int) ([]byte, error) {
+	fd, err := unix.MemfdCreate("realcard", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), "realcard")
+	defer f.Close()
+	if err := f.Truncate(int64(n)); err != nil {
+		return nil, err
+	}
+	return mapFile(f, n)
+}
+
+func mapFile(f *os.File, n int) ([]byte, error) {
+	return unix.Mmap(int(f.Fd()), 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+}
+
+// run submits commands with a release behind them, and waits for that.
+func (ch *directChannel) run(b *push.Buffer) error {
+	ch.last++
+	words := b.HopperRelease(ch.va+ownRelease, ch.last).Words
+	if ch.push+uint64(len(words))*4 > ownSize {
+		ch.push = ownPush
+	}
+	for i, w := range words {
+		*word32(ch.own, ch.push+4*uint64(i)) = w
+	}
+	*word64(ch.own, ownRing+8*uint64(ch.put)) = ch.va + ch.push | uint64(len(words))<<42
+	ch.push += 4 * uint64(len(words))
+	ch.put = (ch.put + 1) % entries
+	atomic.StoreUint32(word32(ch.own, ownUSERD+nvrm.USERDPut), ch.put)
+	*word32(ch.bell, nvrm.DoorbellOffset) = ch.token // a plain store: see nvrm
+	for begin := time.Now(); atomic.LoadUint32(word32(ch.own, ownRelease)) != ch.last; {
+		if time.Since(begin) > 5*time.Second {
+			return fmt.Errorf("the card did not end commands in 5 s; Xid %d", *word32(ch.own, nvrm.NotifierXid))
+		}
+	}
+	return nil
+}
+
+// bandwidth measures copies of 64 MiB.
+func (ch *directChannel) bandwidth(c *nvrm.Client, space *nvrm.Space) (inside, upload float64, err error) {
+	const n, card, ram = 64 << 20, 0x10_0000_0000, 0x8000_0000
+	vram, err := c.NewVRAM(2 * n)
+	if err != nil {
+		return 0, 0, err
+	}
+	if err := c.Map(space, vram, nvrm.Map{VA: card, Size: 2 * n, Page: 2 << 20}); err != nil {
+		return 0, 0, err
+	}
+	host, err := shared(n)
+	if err != nil {
+		return 0, 0, err
+	}
+	memory, err := c.Register(host)
+	if err != nil {
+		return 0, 0, err
+	}
+	if err := c.Map(space, memory, nvrm.Map{VA: ram, Size: n, Page: 4096}); err != nil {
+		return 0, 0, err
+	}
+	if err := c.Invalidate(space); err != nil {
+		return 0, 0, err
+	}
+	rate := func(dst, src uint64) (float64, error) {
+		var took []time.Duration
+		for range 20 {
+			begin := time.Now()
+			if err := ch.run(new(push.Buffer).Copy(push.HopperCopy, dst, src, n)); err != nil {
+				return 0, err
+			}
+			took = append(took, time.Since(begin))
+		}
+		return n / float64(spread(took).P50.Nanoseconds()), nil
+	}
+	if inside, err = rate(card+n, card); err != nil {
+		return 0, 0, err
+	}
+	upload, err = rate(card, ram)
+	return inside, upload, err
+}
