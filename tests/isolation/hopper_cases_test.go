@@ -176,6 +176,10 @@ var hopperCases = []struct {
 // places are addresses of others' memory on the card, of the ends of the attacker's, and guesses.
 func (h *hopperWard) places() []uint64 {
 	own := h.Endpoint.Guest.VRAM()
-	return []uint64{0, h.bystander.Extents()[0].Card, h.free[0].Addr, h.GPUs[1].Guest.Extents()[0].Card, h.GPUs[2].Guest.Extents()[0].Card,
-		own - gsp.Reserved, own - 4096, own, own + 4096, busWindow - 4096, 1<<40 - 4096, 1<<52 - 4096}
+	list := []uint64{0}
+	if h.bystander != nil {
+		list = append(list, h.bystander.Extents()[0].Card, h.free[0].Addr)
+	}
+	return append(list, h.GPUs[1].Guest.Extents()[0].Card, h.GPUs[2].Guest.Extents()[0].Card,
+		own-gsp.Reserved, own-4096, own, own+4096, busWindow-4096, 1<<40-4096, 1<<52-4096)
 }

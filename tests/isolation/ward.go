@@ -267,6 +267,9 @@ func (w *Ward) Violations() []string {
 	}
 	w.checkFIFO()
 	for _, e := range w.Endpoint.Guest.Extents() {
+		if w.Memory == nil {
+			break
+		}
 		w.Memory.LookVRAM(e.Card, e.Size, func(_ uint64, p []byte) { w.look("in its VRAM", p) })
 	}
 	if w.Attacker != nil {
@@ -274,8 +277,10 @@ func (w *Ward) Violations() []string {
 			w.report("%v", err)
 		}
 	}
-	if err := w.victim.failed(); err != nil {
-		w.report("the victim: %v", err)
+	if w.victim != nil {
+		if err := w.victim.failed(); err != nil {
+			w.report("the victim: %v", err)
+		}
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -8,6 +8,7 @@ package rig
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -41,9 +42,18 @@ func New(t testing.TB, cfg testserver.SharedConfig) *Rig {
 		cfg.Card.VRAM = 256 << 20
 	}
 	s, err := testserver.NewSharedWith(cfg)
+	skipIf(t, err)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	return &Rig{s, t}
+}
+
+// skipIf skips the test if it needs the software card.
+func skipIf(t testing.TB, err error) {
+	t.Helper()
+	if errors.Is(err, testserver.ErrSoft) {
+		t.Skip(err)
+	}
 }
 
 // NewScheduled makes a card with a scheduler.
@@ -73,6 +83,7 @@ func (r *Rig) AddWith(cfg serve.GPUConfig) *testserver.Endpoint {
 		cfg.Share.VRAM = VRAM
 	}
 	e, err := r.Shared.Add(cfg)
+	skipIf(r.t, err)
 	require.NoError(r.t, err)
 	return e
 }

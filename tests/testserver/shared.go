@@ -42,8 +42,8 @@ var OtherCards = map[string]SharedConfig{
 // Shared is a software card with virtual GPUs, each served on a socket of its own,
 // as umbra serve puts them together.
 type Shared struct {
-	Card *soft.Card
-	// Memory is all of the card's, by the addresses that Agg knows.
+	Card *soft.Card // nil on a card of the host's driver
+	// Memory is all of the card's, by the addresses that Agg knows, nil likewise.
 	Memory interface {
 		card.Memory
 		LookVRAM(addr, n uint64, f func(at uint64, p []byte))
@@ -68,7 +68,9 @@ type Endpoint struct {
 func NewSharedWith(cfg SharedConfig) (s *Shared, err error) {
 	s = new(Shared)
 	opts := vfiouser.Options{Log: slog.New(slog.NewTextHandler(&s.failed, &slog.HandlerOptions{Level: slog.LevelError}))}
-	if cfg.Renamed {
+	if HostCard() {
+		s.shared, err = shareHost(cfg, opts)
+	} else if cfg.Renamed {
 		var gpu *cards.Renamed
 		if gpu, s.Card, err = cards.NewRenamed(cfg.Card, cfg.Driver); err == nil {
 			s.Memory = gpu
@@ -101,6 +103,12 @@ func NewSharedWith(cfg SharedConfig) (s *Shared, err error) {
 
 // Add makes one more virtual GPU. Its socket is found for it.
 func (s *Shared) Add(cfg serve.GPUConfig) (*Endpoint, error) {
+	if s.Card == nil {
+		var err error
+		if cfg, err = hostGPU(cfg); err != nil {
+			return nil, err
+		}
+	}
 	cfg.Socket = filepath.Join(s.dir, cfg.Share.Name+".sock")
 	v, err := s.shared.Add(cfg)
 	if err != nil {
@@ -114,7 +122,10 @@ func (s *Shared) Add(cfg serve.GPUConfig) (*Endpoint, error) {
 // Close ends everything. It cuts off clients that are still attached. It returns the
 // server's errors.
 func (s *Shared) Close() error {
-	err := errors.Join(s.shared.Close(), os.RemoveAll(s.dir), s.Card.Close())
+	err := errors.Join(s.shared.Close(), os.RemoveAll(s.dir))
+	if s.Card != nil {
+		err = errors.Join(err, s.Card.Close())
+	}
 	if s.failed.Len() > 0 {
 		err = errors.Join(err, fmt.Errorf("the server logged: %s", s.failed.Bytes()))
 	}
