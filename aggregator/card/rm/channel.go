@@ -63,6 +63,7 @@ func (s *share) NewChannel(c card.ChannelConfig, ev card.ChannelEvents) (card.Ch
 	}
 	if err := ch.open(host); err != nil {
 		s.gpu.leave(ch)
+		s.gpu.cfg.Log("guest %d: a channel is refused: %v", s.cfg.Number, err)
 		return nil, noRoom(err)
 	}
 	ch.onCard.Store(true)

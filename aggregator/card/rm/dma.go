@@ -107,20 +107,25 @@ func (s *share) locate(x *piece) (object uint32, off, together uint64) {
 
 func (s *share) locateVRAM(addr uint64) (object uint32, off, together uint64) {
 	v := &s.vram
+	off, host := v.hostOffset(addr)
 	switch {
 	case addr >= v.size:
 		return noObject, 0, page
-	case addr < v.card:
-		return cardObject, addr, v.card - addr
+	case !host:
+		return cardObject, addr - v.low, v.high - addr
 	}
 	if to, ok := v.moved[addr]; ok {
 		return s.registered(addr, to), 0, page
 	}
-	off = addr - v.card
-	if len(v.moved) > 0 {
-		return hostObject, off, page
+	switch {
+	case len(v.moved) > 0:
+		together = page
+	case addr < v.low:
+		together = v.low - addr
+	default:
+		together = v.size - addr
 	}
-	return hostObject, off, v.size - addr
+	return hostObject, off, together
 }
 
 // count counts pieces of records.

@@ -13,12 +13,13 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/card"
 )
 
-// An address of VRAM is the number of a share above shareShift, and an offset in its memory. The end of that memory is in
-// memory of the host: drivers keep page tables there, which the server reads all the time, and a read from the card takes
-// a microsecond.
+// An address of VRAM is the number of a share above shareShift, and an offset in its memory. The ends of that memory are in
+// memory of the host. At the high end drivers keep page tables, which the server reads all the time, and a read from the card
+// takes a microsecond. At the low end they keep USERD, which they clear through BAR2: a page that a window shows must move.
 const (
 	shareShift = 48
 	hostBytes  = 64 << 20
+	lowBytes   = 16 << 20 // if there is memory of the card's between
 	page       = 4 << 10
 	largePage  = 2 << 20
 )
@@ -32,12 +33,13 @@ const (
 
 // vram is the memory of a share.
 type vram struct {
-	size, card uint64 // bytes in all, and in the card's memory
-	taken      uint64 // of the card
-	inCard     []byte
-	inHost     []byte
-	host       *os.File
-	moved      map[uint64]place // pages of the host's part that have another place; share.changing
+	size      uint64 // bytes
+	low, high uint64 // what is between them is in the card's memory
+	taken     uint64 // of the card
+	inCard    []byte
+	inHost    []byte
+	host      *os.File
+	moved     map[uint64]place // pages of the host's part that have another place; share.changing
 	// touched has a bit for each 2 MiB that may have other bytes than zeros: the guest's tables mapped it, or it was
 	// written through the server. Any goroutine sets bits.
 	touched []atomic.Uint64
@@ -50,6 +52,17 @@ func (v *vram) touch(off, n uint64) {
 			v.touched[at/64].Or(bit)
 		}
 	}
+}
+
+// hostOffset returns where an address of the host's part is there.
+func (v *vram) hostOffset(addr uint64) (off uint64, ok bool) {
+	switch {
+	case addr < v.low:
+		return addr, true
+	case addr < v.high:
+		return 0, false
+	}
+	return v.low + addr - v.high, addr < v.size
 }
 
 // place is where a page of the host's part has its bytes.
@@ -91,8 +104,11 @@ func (s *share) AllocVRAM(size, align uint64) ([]card.Run, error) {
 		return nil, errors.New("a share takes VRAM once, in whole pages")
 	}
 	v.moved = make(map[uint64]place)
-	v.card = (size - min(size, hostBytes)) &^ (largePage - 1)
-	host := size - v.card
+	v.high = (size - min(size, hostBytes)) &^ (largePage - 1)
+	if v.high > 4*lowBytes {
+		v.low = lowBytes
+	}
+	host := size - v.high + v.low
 	var err error
 	if v.host, v.inHost, err = memfd("vram", host); err != nil {
 		return nil, err
@@ -100,18 +116,18 @@ func (s *share) AllocVRAM(size, align uint64) ([]card.Run, error) {
 	if err = s.worker.Register(hostObject, v.host, 0, host); err != nil {
 		return nil, err
 	}
-	if v.card > 0 {
-		v.taken = (v.card + largePage - 1) &^ (largePage - 1)
+	if inCard := v.high - v.low; inCard > 0 {
+		v.taken = (inCard + largePage - 1) &^ (largePage - 1)
 		f, err := s.worker.NewVRAM(cardObject, v.taken)
 		if err != nil {
 			v.taken = 0
-			return nil, fmt.Errorf("%d MiB of the card's memory, of which %d MiB are free: %w", v.card>>20, s.gpu.FreeBytes()>>20, err)
+			return nil, fmt.Errorf("%d MiB of the card's memory, of which %d MiB are free: %w", inCard>>20, s.gpu.FreeBytes()>>20, err)
 		}
 		s.gpu.take(v.taken)
 		mem, err := mapFile(f, v.taken)
 		f.Close()
 		if err != nil {
-			return nil, fmt.Errorf("map %d MiB of the card's memory: %w", v.card>>20, err)
+			return nil, fmt.Errorf("map %d MiB of the card's memory: %w", inCard>>20, err)
 		}
 		v.inCard = mem
 	}
@@ -126,11 +142,11 @@ func (s *share) AllocVRAM(size, align uint64) ([]card.Run, error) {
 // checkClear clears the card's memory unless the driver did, which it does before it gives memory to another client. One word of
 // each large page shows that.
 func (s *share) checkClear() error {
-	for at := uint64(0); at < s.vram.card; at += largePage {
+	for at := s.vram.low; at < s.vram.high; at += largePage {
 		var b [8]byte
 		if !s.each(at, 8, func(mem []byte) bool { copy(b[:], mem); return true }) || b != [8]byte{} {
-			s.vram.touch(0, s.vram.card)
-			return s.scrub(0, s.vram.card)
+			s.vram.touch(s.vram.low, s.vram.high-s.vram.low)
+			return s.scrub(s.vram.low, s.vram.high-s.vram.low)
 		}
 	}
 	return nil
@@ -168,14 +184,23 @@ func (s *share) each(off, n uint64, f func(mem []byte) bool) (ok bool) {
 			ok = false
 		}
 	}()
-	if off < v.card {
-		here := min(n, v.card-off)
-		if s.dead.Load() || !f(v.inCard[off:off+here]) {
+	for n > 0 {
+		mem := v.inCard
+		if at, host := v.hostOffset(off); !host {
+			if s.dead.Load() {
+				return false
+			}
+			mem = mem[off-v.low:]
+		} else if mem = v.inHost[at:]; off < v.low {
+			mem = mem[:v.low-off]
+		}
+		mem = mem[:min(n, uint64(len(mem)))]
+		if !f(mem) {
 			return false
 		}
-		off, n = off+here, n-here
+		off, n = off+uint64(len(mem)), n-uint64(len(mem))
 	}
-	return n == 0 || f(v.inHost[off-v.card:off-v.card+n])
+	return true
 }
 
 func (g *GPU) each(addr, n uint64, f func(mem []byte) bool) bool {

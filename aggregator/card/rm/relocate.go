@@ -63,20 +63,24 @@ func (r relocator) Relocate(m card.Relocation) (done uint64, err error) {
 	if len(old) > 0 {
 		s.withdraw(old)
 	}
+	if err != nil {
+		s.gpu.cfg.Log("guest %d: %v", s.cfg.Number, err)
+	}
 	return done, err
 }
 
 // movePage moves a page. It adds the object of its old place to old.
 func (s *share) movePage(addr uint64, m card.Relocation, done uint64, old map[uint32]bool) error {
 	v := &s.vram
-	if addr < v.card || addr >= v.size {
-		return fmt.Errorf("move VRAM %#x: the card's own memory has one place; the last %d MiB have others", addr, hostBytes>>20)
+	at, ok := v.hostOffset(addr)
+	if !ok {
+		return fmt.Errorf("move VRAM %#x: the card's own memory has one place, which is from %#x to %#x", addr, v.low, v.high)
 	}
 	v.touch(addr, page) // whoever maps the window writes there
-	mem := v.inHost[addr-v.card:][:page:page]
+	mem := v.inHost[at:][:page:page]
 	to, off := m.To, m.Off+done
 	if to == nil {
-		to, off = v.host, addr-v.card
+		to, off = v.host, at
 	}
 	if !m.NoCopy {
 		if err := copyPage(to, off, mem); err != nil {

@@ -3,6 +3,7 @@ package rm
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
@@ -96,10 +97,8 @@ func (sp *space) refuses(c *card.Change) error {
 		return errEnded
 	case c.Flags&shadowpt.Mapped == 0:
 		return errSparse
-	case c.VA >= nvrm.LowFirst && end <= nvrm.LowEnd, c.VA >= nvrm.HighFirst && end <= nvrm.HighEnd && end > c.VA:
-	default:
-		return fmt.Errorf("map %#x+%#x: the host's driver keeps the addresses below %#x, from %#x to %#x, and from %#x on",
-			c.VA, c.Size, nvrm.LowFirst, nvrm.LowEnd, nvrm.HighFirst, uint64(nvrm.HighEnd))
+	case !slices.ContainsFunc(nvrm.Guest[:], func(r [2]uint64) bool { return c.VA >= r[0] && c.VA < end && end <= r[1] }):
+		return fmt.Errorf("map %#x+%#x: the host's driver keeps the addresses outside of %#x", c.VA, c.Size, nvrm.Guest)
 	}
 	if sp.share.pieces+len(c.Addrs) >= sp.share.mostPieces {
 		return card.ErrTables

@@ -76,7 +76,7 @@ func newFlat(t tester) *flat {
 	return f
 }
 
-func (f *flat) vramAt(i uint64) uint64 { return f.base() + f.vram.card - vramPages/2*page + i*page }
+func (f *flat) vramAt(i uint64) uint64 { return f.base() + f.vram.high - vramPages/2*page + i*page }
 
 func (f *flat) toggle(i int) {
 	r := &f.regions[i]
@@ -225,7 +225,7 @@ func TestSpace(t *testing.T) {
 				}
 			},
 			"big": func(t *rapid.T) {
-				c := card.Change{VA: farVA, Size: 4 * bigPage, Page: bigPage, Addr: f.base() + f.vram.card - 4*bigPage, Flags: shadowpt.Mapped}
+				c := card.Change{VA: farVA, Size: 4 * bigPage, Page: bigPage, Addr: f.base() + f.vram.high - 4*bigPage, Flags: shadowpt.Mapped}
 				f.apply(c, card.Change{VA: c.VA + bigPage, Size: bigPage, Page: bigPage})
 				f.w.Look(func(l fakeworker.Look) {
 					require.Equal(t, []bool{true, false, true}, presence(l, f.space.number, farVA, farVA+bigPage, farVA+2*bigPage))
@@ -250,7 +250,7 @@ func TestSpace(t *testing.T) {
 				require.Equal(t, f.moved[i], binary.LittleEndian.Uint64(b) == 1_000_000+i)
 			},
 			"refused": func(t *rapid.T) {
-				va := rapid.SampledFrom([]uint64{0, 0xf000, nvrm.LowEnd - page, nvrm.HighFirst - page, nvrm.HighEnd, nvrm.OwnFirst, 1<<57 - 2*page}).Draw(t, "va")
+				va := rapid.SampledFrom([]uint64{0, nvrm.LowEnd - page, nvrm.ContextFirst - page, nvrm.ContextEnd - page, nvrm.HighFirst - page, nvrm.HighEnd, nvrm.OwnFirst, 1<<57 - 2*page}).Draw(t, "va")
 				done, err := f.space.Apply([]card.Change{{VA: va, Size: 2 * page, Page: page, Addr: f.vramAt(0), Flags: shadowpt.Mapped}})
 				require.ErrorContains(t, err, "keeps the addresses")
 				require.Zero(t, done)

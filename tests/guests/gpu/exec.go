@@ -14,7 +14,7 @@ import (
 
 // Buffers of Exec lie at own addresses, far enough apart for the largest pages.
 const (
-	execFirst  = 1 << 32
+	execFirst  = 1 << 33
 	execStride = 64 << 20
 )
 

@@ -55,7 +55,7 @@ func (w *Worker) doMap(s *space, x *worker.Step) {
 		w.Fail("map at %#x, %#x of object %d, by pages of %#x", x.VA, x.Offset, x.Object, p)
 	}
 	inside := false
-	for _, r := range [][2]uint64{{nvrm.LowFirst, nvrm.LowEnd}, {nvrm.HighFirst, nvrm.HighEnd}, {nvrm.OwnFirst, nvrm.OwnEnd}} {
+	for _, r := range append(nvrm.Guest[:], [2]uint64{nvrm.OwnFirst, nvrm.OwnEnd}) {
 		inside = inside || x.VA >= r[0] && x.VA+x.Size <= r[1]
 	}
 	if !inside {

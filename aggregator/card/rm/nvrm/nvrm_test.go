@@ -91,19 +91,20 @@ func TestHole(t *testing.T) {
 
 // TestDepth: parts of parts of maps are counted.
 func TestDepth(t *testing.T) {
+	const first = 1 << 20
 	d, c := open(t)
 	defer c.Close()
 	s, err := c.NewSpace()
 	require.NoError(t, err)
 	view, m := memory(t, c, 16*page)
 	defer unix.Munmap(view)
-	require.NoError(t, c.Map(s, m, nvrm.Map{VA: nvrm.LowFirst, Size: 16 * page, Page: page}))
+	require.NoError(t, c.Map(s, m, nvrm.Map{VA: first, Size: 16 * page, Page: page}))
 	for i := range uint64(8) {
-		require.NoError(t, c.Unmap(s, m, nvrm.LowFirst+i*page, page))
+		require.NoError(t, c.Unmap(s, m, first+i*page, page))
 	}
 	require.Equal(t, 8, d.Stats().Depth)
 	require.True(t, nvrm.Is(c.Free(m), nvrm.StatusInUse))
-	require.NoError(t, c.Unmap(s, m, nvrm.LowFirst, 16*page))
+	require.NoError(t, c.Unmap(s, m, first, 16*page))
 	require.NoError(t, c.Free(m))
 }
 

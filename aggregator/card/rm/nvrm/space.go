@@ -7,8 +7,9 @@ import (
 	"gvisor.dev/gvisor/pkg/abi/nvgpu"
 )
 
-// The addresses of a space that Map takes. The driver keeps the others for itself: it puts contexts of engines
-// there.
+// The addresses of a space that Map takes. The driver keeps 4 to 4.5 GiB. It puts the contexts of the graphics engine at the
+// lowest addresses that are not reserved, which must be below 1 TiB: the engine drops the bits above (seen on an H200). So 16 GiB
+// there are left to it.
 const (
 	LowFirst  = 0x1000
 	LowEnd    = 4 << 30
@@ -16,7 +17,13 @@ const (
 	HighEnd   = 1<<57 - 1<<40
 	OwnFirst  = 1<<57 - 1<<39 // of what is ours and not the guest's
 	OwnEnd    = 1<<57 - 1<<38
+
+	ContextFirst = ContextEnd - 16<<30
+	ContextEnd   = 1 << 40
 )
+
+// Guest are the ranges of addresses that a guest may use, each from its first address to its end.
+var Guest = [...][2]uint64{{LowFirst, LowEnd}, {HighFirst, ContextFirst}, {ContextEnd, HighEnd}}
 
 // unreserved is where what can be reserved begins. Pages before are mapped one by one, so that each can be unmapped.
 const unreserved = 64 << 10
@@ -47,8 +54,8 @@ func (c *Client) NewSpace() (*Space, error) {
 		return nil, err
 	}
 	s.ranges = append(s.ranges, reserved{whole, LowFirst, unreserved})
-	for _, r := range []struct{ first, end uint64 }{{unreserved, LowEnd}, {HighFirst, HighEnd}, {OwnFirst, OwnEnd}} {
-		if err := c.reserve(s, r.first, r.end); err != nil {
+	for _, r := range append(Guest[:], [2]uint64{OwnFirst, OwnEnd}) {
+		if err := c.reserve(s, max(r[0], unreserved), r[1]); err != nil {
 			c.FreeSpace(s)
 			return nil, err
 		}

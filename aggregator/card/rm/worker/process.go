@@ -93,6 +93,7 @@ func (p *process) serve(open func() (*nvrm.Client, error)) error {
 func (p *process) work(requests <-chan asked, open func() (*nvrm.Client, error)) {
 	var watching sync.WaitGroup
 	defer watching.Wait()
+	defer p.close()
 	for a := range requests {
 		var r reply
 		var err error
@@ -100,7 +101,6 @@ func (p *process) work(requests <-chan asked, open func() (*nvrm.Client, error))
 		case a.Call == callOpen:
 			if err = p.open(open); err == nil {
 				watching.Go(p.watch)
-				defer p.close()
 			}
 		case int(a.Call) >= len(calls) || p.client == nil:
 			err = fmt.Errorf("call %d: the process has no client of the driver, or no such call", a.Call)
@@ -135,6 +135,9 @@ func (p *process) open(open func() (*nvrm.Client, error)) (err error) {
 
 // close ends the wait for events.
 func (p *process) close() {
+	if p.wake == 0 {
+		return
+	}
 	unix.Write(p.wake, []byte{1, 0, 0, 0, 0, 0, 0, 0})
 }
 

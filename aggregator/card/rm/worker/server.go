@@ -170,7 +170,9 @@ func (s *server) next() (a reply, err error) {
 		return a, err
 	}
 	a.file = f
-	a.text, err = decode(body, &a.answer, answerBytes)
+	if a.text, err = decode(body, &a.answer, answerBytes); err == nil && a.Kind > logged {
+		err = fmt.Errorf("%w: kind %d", errNonsense, a.Kind)
+	}
 	if err != nil && f != nil {
 		f.Close()
 	}

@@ -451,7 +451,8 @@ func TestHostile(t *testing.T) {
 	for want, send := range map[string]func(c *conn) error{
 		"at most":               func(c *conn) error { _, err := c.Write([]byte{0, 0, 0, 1}); return err },
 		"are needed":            func(c *conn) error { return c.send([]byte{0, 0, 0, 0, 1}, null) },
-		"over":                  func(c *conn) error { return c.send(message(nil, &answer{Kind: 77}), null) },
+		"over":                  func(c *conn) error { return c.send(message(nil, &answer{Kind: completed}), null) },
+		"kind 77":               func(c *conn) error { return c.send(message(nil, &answer{Kind: 77}), null) },
 		"4096 stopped channels": func(c *conn) error { return c.send(message(nil, &answer{Kind: stopped}), null) },
 	} {
 		t.Run(want, func(t *testing.T) {
