@@ -5,6 +5,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -101,20 +102,20 @@ func TestUnmapWaitsForUsers(t *testing.T) {
 // TestKeptFiles: a client's files stay open for the device only up to a bound; their bytes are there nevertheless.
 func TestKeptFiles(t *testing.T) {
 	r, c := served(t)
-	kept, others := 0, 0
+	var kept, others atomic.Int32 // the watcher is called on the client's thread
 	defer r.dev.Host().Memory().Watch(func(ch vfiouser.MemoryChange) {
 		switch {
 		case ch.Removed:
 		case ch.File != nil:
-			kept++
+			kept.Add(1)
 		case len(ch.Bytes) == 0x1000:
-			others++
+			others.Add(1)
 		}
 	})()
 	for i := range uint64(20) {
 		require.NoError(t, c.Map(i<<12, alloc(t, 0x1000), 0, 0x1000, client.ReadWrite))
 	}
-	require.Equal(t, []int{16, 4}, []int{kept, others})
+	require.Equal(t, []int32{16, 4}, []int32{kept.Load(), others.Load()})
 }
 
 // TestMapAgainstTwin drives the map with random ranges and holds every answer and every byte

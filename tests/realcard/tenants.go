@@ -86,9 +86,18 @@ func (s *result) notePercentiles(name string, times []time.Duration) {
 func (r *run) figures() {
 	r.with("figures/latency", equal(1), func(ctx context.Context, s *result, _ *server, t []*tenant) error {
 		times, err := t[0].latencies(ctx, 3000)
-		if err == nil {
-			s.notePercentiles("submission to semaphore", times)
+		if err != nil {
+			return err
 		}
+		s.notePercentiles("submission to semaphore", times)
+		if r.card != nvidia {
+			return nil
+		}
+		d, err := MeasureDirect(0)
+		s.note("without Umbra p50", float64(d.Latency.P50)/1e3, "us")
+		s.note("without Umbra p99", float64(d.Latency.P99)/1e3, "us")
+		s.note("without Umbra, card to card", d.Copy, "GB/s")
+		s.note("without Umbra, RAM to card", d.Upload, "GB/s")
 		return err
 	})
 	r.with("figures/bandwidth", equal(1), func(ctx context.Context, s *result, _ *server, t []*tenant) error {
