@@ -63,9 +63,6 @@ func (r relocator) Relocate(m card.Relocation) (done uint64, err error) {
 	if len(old) > 0 {
 		s.withdraw(old)
 	}
-	if err != nil {
-		s.gpu.cfg.Log("guest %d: %v", s.cfg.Number, err)
-	}
 	return done, err
 }
 
