@@ -16,7 +16,6 @@ type Handle uint32
 // Client is a client of the resource manager, with one card.
 type Client struct {
 	sys       System
-	abi       *abi
 	ctl, card File
 	minor     int
 	root      Handle
@@ -77,10 +76,10 @@ func Open(sys System, minor int, untried bool) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{sys: sys, minor: minor}
-	if c.abi, err = abiOf(release, untried); err != nil {
+	if err := checkRelease(release, untried); err != nil {
 		return nil, err
 	}
+	c := &Client{sys: sys, minor: minor}
 	if err := c.open(); err != nil {
 		c.Close()
 		return nil, err

@@ -3,11 +3,12 @@ package nvrm
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 )
 
-// Tried are the releases of the driver on which the suites ran.
-var Tried = []string{"580.159.03", "580.159.04"}
+// Tried are the releases of the driver on which guests ran.
+var Tried = []string{"580.159.04"}
 
 var releaseForm = regexp.MustCompile(`\b(\d{3})\.(\d+)(\.\d+)?\b`)
 
@@ -19,28 +20,16 @@ func parseRelease(version string) (string, error) {
 	return r, nil
 }
 
-// abi is what differs between releases.
-type abi struct {
-	branch string // the releases that begin so
-}
+// branch begins the releases whose structures are known.
+const branch = "580."
 
-// abis are the branches whose structures are known.
-var abis = []abi{{branch: "580."}}
-
-// abiOf returns the structures of a release.
-func abiOf(release string, untried bool) (*abi, error) {
-	for _, t := range Tried {
-		if t == release {
-			untried = true
-		}
+// checkRelease refuses a release with other structures, and one that was never tried unless untried.
+func checkRelease(release string, untried bool) error {
+	switch {
+	case !strings.HasPrefix(release, branch):
+		return fmt.Errorf("release %s of the NVIDIA driver has structures that are not known; known are those of %s*", release, branch)
+	case !untried && !slices.Contains(Tried, release):
+		return fmt.Errorf("release %s of the NVIDIA driver was never tried; tried are %s; --any-driver uses it nevertheless", release, strings.Join(Tried, ", "))
 	}
-	for i := range abis {
-		if strings.HasPrefix(release, abis[i].branch) {
-			if !untried {
-				return nil, fmt.Errorf("release %s of the NVIDIA driver was never tried; tried are %s; --any-driver uses it nevertheless", release, strings.Join(Tried, ", "))
-			}
-			return &abis[i], nil
-		}
-	}
-	return nil, fmt.Errorf("release %s of the NVIDIA driver has structures that are not known; known are those of %s*", release, abis[0].branch)
+	return nil
 }

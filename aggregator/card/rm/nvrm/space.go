@@ -25,7 +25,8 @@ const (
 // Guest are the ranges of addresses that a guest may use, each from its first address to its end.
 var Guest = [...][2]uint64{{LowFirst, LowEnd}, {HighFirst, ContextFirst}, {ContextEnd, HighEnd}}
 
-// unreserved is where what can be reserved begins. Pages before are mapped one by one, so that each can be unmapped.
+// unreserved is where what can be reserved begins. Pages before, which are small, are mapped one by one, so
+// that each can be unmapped.
 const unreserved = 64 << 10
 
 // Space is an address space of the card.
@@ -98,14 +99,11 @@ type Map struct {
 func (c *Client) Map(s *Space, m *Memory, p Map) error {
 	for begin := p.VA; p.VA < unreserved && p.Size > smallPage; {
 		first := p
-		first.Size, first.Page = smallPage, smallPage
+		first.Size = smallPage
 		if err := c.Map(s, m, first); err != nil {
 			return errors.Join(err, c.Unmap(s, m, begin, p.VA-begin))
 		}
 		p.VA, p.Offset, p.Size = p.VA+smallPage, p.Offset+smallPage, p.Size-smallPage
-	}
-	if p.VA&(p.Page-1) != 0 || p.Size&(p.Page-1) != 0 {
-		p.Page = smallPage
 	}
 	const snoop, fixed, kindGiven, deferred = 1 << 4, 1 << 15, 1 << 19, 1 << 31
 	dma, ok := s.rangeOf(p.VA, p.Size)
