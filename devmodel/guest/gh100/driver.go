@@ -50,7 +50,10 @@ type Driver struct {
 	windowEnd         uint64  // of what is mapped there
 }
 
-const pageSize = 4096
+const (
+	pageSize  = 4 << 10
+	largePage = 2 << 20
+)
 
 // Read32 reads a register.
 func (d *Driver) Read32(reg uint64) uint32 {
@@ -71,10 +74,14 @@ func (d *Driver) AllocRAM(n uint64) (addr uint64, p []byte) {
 	return d.Base + at, p
 }
 
-// AllocVRAM takes n bytes of VRAM, a multiple of 4 KiB.
+// AllocVRAM takes n bytes of VRAM, a multiple of 4 KiB. A multiple of 2 MiB begins at one.
 func (d *Driver) AllocVRAM(n uint64) (addr uint64) {
-	d.usedVRAM = max(d.usedVRAM, 1<<20) + n
-	return d.usedVRAM - n
+	addr = max(d.usedVRAM, 1<<20)
+	if n%largePage == 0 {
+		addr = (addr + largePage - 1) &^ (largePage - 1)
+	}
+	d.usedVRAM = addr + n
+	return addr
 }
 
 // WriteVRAM stores p through PRAMIN, within 64 KiB.

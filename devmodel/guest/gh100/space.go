@@ -8,7 +8,7 @@ const (
 	RAM  = shadowpt.SystemCoherent
 )
 
-// tables are page tables in VRAM, of small pages.
+// tables are page tables in VRAM, of pages of 4 KiB and of 2 MiB.
 type tables struct {
 	*Driver
 	root uint64
@@ -22,9 +22,24 @@ func (d *Driver) newTables(root uint64) *tables {
 
 // set sets the entry of the page at va.
 func (t *tables) set(va uint64, pte shadowpt.PTE) {
-	f, at := shadowpt.Hopper, t.root
-	for i := range f.Dirs {
-		l := &f.Dirs[i]
+	f := shadowpt.Hopper
+	at := t.table(va, len(f.Dirs))
+	t.WriteVRAM(at+f.Pages[1].Index(va)*8, le.AppendUint64(nil, f.EncodePTE(pte)))
+}
+
+// setLarge sets the entry of the page of 2 MiB at va. The range has no small pages.
+func (t *tables) setLarge(va uint64, pte shadowpt.PTE) {
+	f := shadowpt.Hopper
+	last := len(f.Dirs) - 1
+	at := t.table(va, last)
+	t.WriteVRAM(at+f.Dirs[last].Index(va)*16, le.AppendUint64(le.AppendUint64(nil, f.EncodePTE(pte)), 0))
+}
+
+// table returns the table for va below n directories. It makes those that are missing.
+func (t *tables) table(va uint64, n int) (at uint64) {
+	at = t.root
+	for i := range n {
+		l := &shadowpt.Hopper.Dirs[i]
 		below := [2]uint64{uint64(i), va >> l.Shift}
 		next, there := t.at[below]
 		if !there {
@@ -37,7 +52,7 @@ func (t *tables) set(va uint64, pte shadowpt.PTE) {
 		}
 		at = next
 	}
-	t.WriteVRAM(at+f.Pages[1].Index(va)*8, le.AppendUint64(nil, f.EncodePTE(pte)))
+	return at
 }
 
 // Entry is where in VRAM the entry for va lies, in a table of a level that Map or MapBAR1 has made: that of
@@ -138,11 +153,17 @@ func (s *Space) Attach() (wait func()) {
 // Root is the address of the space's directory in VRAM.
 func (s *Space) Root() uint64 { return s.root }
 
-// Map maps n bytes of a memory, and returns where.
+// Map maps n bytes of a memory, and returns where. VRAM has pages of 2 MiB where the range allows it, as with
+// stock drivers.
 func (s *Space) Map(in shadowpt.Target, addr, n uint64) (va uint64) {
+	size, set := uint64(pageSize), s.set
+	if in == VRAM && (addr|n)%largePage == 0 {
+		size, set = largePage, s.setLarge
+	}
+	s.next = (s.next + size - 1) &^ (size - 1)
 	va = s.next
-	for ; s.next < va+n; s.next += pageSize {
-		s.set(s.next, shadowpt.PTE{Valid: true, Target: in, Addr: addr + s.next - va})
+	for ; s.next < va+n; s.next += size {
+		set(s.next, shadowpt.PTE{Valid: true, Target: in, Addr: addr + s.next - va})
 	}
 	s.Flush(1)
 	return va
