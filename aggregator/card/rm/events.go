@@ -63,28 +63,37 @@ func (s events) Ended(err error) {
 	}
 }
 
-// xids are the driver's reasons for which it stops a channel of a guest. Others are failures of the card.
-var xids = map[uint32]struct {
-	kind card.Kind
-	text string
+// xids are the driver's reasons for which it stops a channel of a guest (nverror.h). Others are failures of the card.
+var xids = []struct {
+	first, last uint32
+	kind        card.Kind
+	text        string
 }{
-	13:  {card.ProgramError, "an exception of the graphics engine"},
-	31:  {card.Translation, "an MMU fault"},
-	32:  {card.BadHeader, "an invalid or corrupted push buffer"},
-	39:  {card.BadMethod, "an exception of a copy engine"},
-	43:  {card.ProgramError, "did not end"},
-	45:  {card.ProgramError, "did not end: its work was removed"},
-	69:  {card.BadMethod, "an exception of the graphics engine's class"},
-	109: {card.ProgramError, "did not end: it did not leave the engine for others"},
+	{13, 13, card.ProgramError, "an exception of the graphics engine"},
+	{31, 31, card.Translation, "an MMU fault"},
+	{32, 32, card.BadHeader, "an invalid or corrupted push buffer"},
+	{39, 41, card.BadMethod, copyEngine},
+	{43, 43, card.ProgramError, "did not end"},
+	{45, 45, card.ProgramError, "did not end: its work was removed"},
+	{69, 69, card.BadMethod, "an exception of the graphics engine's class"},
+	{70, 72, card.BadMethod, copyEngine},
+	{75, 77, card.BadMethod, copyEngine},
+	{85, 85, card.BadMethod, copyEngine},
+	{109, 109, card.ProgramError, "did not end: it did not leave the engine for others"},
+	{126, 135, card.BadMethod, copyEngine},
 }
 
+const copyEngine = "an exception of a copy engine"
+
 func faultOf(e card.Engine, xid uint32, f nvrm.Fault) card.Fault {
-	x, ok := xids[xid]
-	if !ok {
-		x.kind, x.text = card.Broken, "the NVIDIA driver stopped a channel"
+	kind, text := card.Broken, "the NVIDIA driver stopped a channel"
+	for _, x := range xids {
+		if x.first <= xid && xid <= x.last {
+			kind, text = x.kind, x.text
+		}
 	}
-	out := card.Fault{Kind: x.kind, Engine: e, Code: uint64(xid), Text: fmt.Sprintf("%s (Xid %d)", x.text, xid)}
-	if x.kind != card.Translation {
+	out := card.Fault{Kind: kind, Engine: e, Code: uint64(xid), Text: fmt.Sprintf("%s (Xid %d)", text, xid)}
+	if kind != card.Translation {
 		return out
 	}
 	out.VA, out.Text, out.Reason = f.VA, "", shadowpt.PageNotPresent // a face has words for it
