@@ -74,6 +74,9 @@ func (a *Aggregator) Close() error {
 // Free returns the number of free bytes of the card's memory.
 func (a *Aggregator) Free() uint64 { return a.gpu.FreeBytes() }
 
+// Culling is that of the card.
+func (a *Aggregator) Culling() card.Culling { return a.gpu.Culling() }
+
 // everybody lists the guests, except those of which only the memory is left.
 func (a *Aggregator) everybody() []*Guest {
 	a.mu.Lock()

@@ -33,9 +33,17 @@ type GPU interface {
 	Relocator() Relocator
 	Slices() Slices
 
+	// Culling is zero if the card does not draw.
+	Culling() Culling
 	// Time is the card's clock in nanoseconds.
 	Time() uint64
 	Close()
+}
+
+// Culling is what the hardware that culls by depth needs of a program.
+type Culling struct {
+	Words   [10]uint32 // as in NV2080_CTRL_GR_GET_ZCULL_INFO_PARAMS, ctrl2080gr.h
+	Context uint32     // bytes in which a channel's part of it is saved when the channel leaves the engine
 }
 
 // Memory is a card's VRAM by address. Accesses that do not fit return false and do nothing.

@@ -223,6 +223,9 @@ func (d *Driver) Relocator() card.Relocator {
 // Slices implements card.GPU. The registers tell of no time slices.
 func (d *Driver) Slices() card.Slices { return nil }
 
+// Culling implements card.GPU: its drivers read registers.
+func (d *Driver) Culling() card.Culling { return card.Culling{} }
+
 // alloc returns scrubbed runs.
 func (d *Driver) alloc(size, align uint64) ([]card.Run, error) {
 	d.table.Lock()

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/umbra-gpu/umbra/aggregator"
+	"github.com/umbra-gpu/umbra/aggregator/card"
 	facegf100 "github.com/umbra-gpu/umbra/aggregator/face/gf100"
 	facegh100 "github.com/umbra-gpu/umbra/aggregator/face/gh100"
 	"github.com/umbra-gpu/umbra/cmd/api"
@@ -31,8 +32,9 @@ type VGPU interface {
 type Chip interface {
 	// Name is that of the chip in the configuration.
 	Name() string
-	// New makes the virtual GPU with so much memory. Lines for the operator go to log, which must not block.
-	New(vram uint64, log func(format string, args ...any)) (Shown, error)
+	// New makes the virtual GPU with so much memory, on a card that culls so. Lines for the operator go to log, which must
+	// not block.
+	New(vram uint64, cull card.Culling, log func(format string, args ...any)) (Shown, error)
 }
 
 // Shown is what a guest sees: a virtual GPU with its face at the aggregator.
@@ -56,7 +58,7 @@ func (GF100) Name() string { return "gf100" }
 func (GH100) Name() string { return "gh100" }
 
 // New implements Chip.
-func (c GF100) New(vram uint64, _ func(string, ...any)) (Shown, error) {
+func (c GF100) New(vram uint64, _ card.Culling, _ func(string, ...any)) (Shown, error) {
 	gpu, err := devgf100.New(devgf100.Config(c), vram)
 	if err != nil {
 		return Shown{}, err
@@ -66,8 +68,8 @@ func (c GF100) New(vram uint64, _ func(string, ...any)) (Shown, error) {
 }
 
 // New implements Chip.
-func (c GH100) New(vram uint64, log func(string, ...any)) (Shown, error) {
-	c.Log = log
+func (c GH100) New(vram uint64, cull card.Culling, log func(string, ...any)) (Shown, error) {
+	c.Culling, c.Log = gsp.Culling(cull), log
 	gpu, err := devgh100.New(devgh100.Config(c), vram)
 	if err != nil {
 		return Shown{}, err
@@ -106,7 +108,7 @@ func gh100Of(f *config.Face, vram config.Size, at optionName) (Chip, error) {
 	if err := gsp.CheckTPCs(f.TPCs); err != nil {
 		return nil, &config.Error{Where: at("tpcs"), Value: f.TPCs.String(), Reason: err.Error()}
 	}
-	made, err := c.New(uint64(vram), nil)
+	made, err := c.New(uint64(vram), card.Culling{}, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +126,7 @@ func registersOf(name string) (*mmio.Space, error) {
 	if err != nil {
 		return nil, err
 	}
-	made, err := c.New(row.least, nil)
+	made, err := c.New(row.least, card.Culling{}, nil)
 	if err != nil {
 		return nil, err
 	}

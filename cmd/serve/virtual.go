@@ -29,7 +29,7 @@ type Virtual struct {
 // the share back.
 func NewVirtual(a *aggregator.Aggregator, share aggregator.GuestConfig, chip Chip) (*Virtual, error) {
 	v := &Virtual{logLines: make(chan string, maxLogLines)}
-	made, err := chip.New(share.VRAM, v.logf)
+	made, err := chip.New(share.VRAM, a.Culling(), v.logf)
 	if err != nil {
 		return nil, err
 	}

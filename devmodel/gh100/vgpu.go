@@ -16,6 +16,7 @@ type Config struct {
 	PCI     pci.Options
 	TPCs    []int // of each cluster; nil means those of an H100 PCIe
 	Objects int   // that the guest's driver may allocate at GSP; 0 means 8192
+	Culling gsp.Culling
 	// Log takes a line for the operator. It must not block and must not call back; nil drops it.
 	Log func(format string, args ...any)
 }
@@ -54,7 +55,7 @@ func New(cfg Config, vram uint64) (*VGPU, error) {
 		Settle:   v.settle,
 	}
 	v.gspHost = gspHost{Card: v.card, v: v}
-	v.gspConfig = gsp.Config{VRAM: vram, TPCs: cfg.TPCs, Objects: cmp.Or(cfg.Objects, 8192), Log: cfg.Log}
+	v.gspConfig = gsp.Config{VRAM: vram, TPCs: cfg.TPCs, Objects: cmp.Or(cfg.Objects, 8192), Culling: cfg.Culling, Log: cfg.Log}
 	var err error
 	if v.gsp, err = gsp.New(v.gspConfig, &v.gspHost, &v.gspHost, nil); err != nil {
 		return nil, err

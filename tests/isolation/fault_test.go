@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/umbra-gpu/umbra/aggregator"
+	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/cmd/serve"
 	"github.com/umbra-gpu/umbra/shadowpt"
@@ -21,8 +22,8 @@ type loud struct {
 	says func()
 }
 
-func (l loud) New(vram uint64, log func(string, ...any)) (serve.Shown, error) {
-	return l.GH100.New(vram, func(format string, args ...any) { l.says(); log(format, args...) })
+func (l loud) New(vram uint64, cull card.Culling, log func(string, ...any)) (serve.Shown, error) {
+	return l.GH100.New(vram, cull, func(format string, args ...any) { l.says(); log(format, args...) })
 }
 
 // TestPanicsStayWithTheirGuest: a panic of the server in a trap of a guest, or in a step of its

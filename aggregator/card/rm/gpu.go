@@ -212,6 +212,9 @@ func (g *GPU) Meter() card.Meter { return meter{g} }
 // Relocator implements card.GPU.
 func (g *GPU) Relocator() card.Relocator { return relocator{g} }
 
+// Culling implements card.GPU.
+func (g *GPU) Culling() card.Culling { return card.Culling(g.info.Culling) }
+
 // Time implements card.GPU: the driver sets the card's clock to that of the host.
 func (g *GPU) Time() uint64 { return uint64(time.Now().UnixNano()) }
 

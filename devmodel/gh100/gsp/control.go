@@ -28,15 +28,12 @@ func (g *GSP) tableOfControls() map[uint32]control {
 		0x20800138: {"GPU_GET_FERMI_TPC_INFO", clSubdevice, a.tpcsSize, (*GSP).tpcs, nil},
 		0x208001b0: {"GPU_GET_CONSTRUCTED_FALCON_INFO", clSubdevice, a.falconsSize, nil, nil},
 		0x20800a1c: {"INTERNAL_MEMSYS_GET_STATIC_CONFIG", clSubdevice, a.memsysSize, nil, nil},
-		// Drivers take buffers without a size for an error. Nobody uses what they allocate.
-		0x20800a32: {"INTERNAL_STATIC_KGR_GET_CONTEXT_BUFFERS_INFO", clSubdevice, a.contextsSize, nil,
-			[]fill{{a.contextsBytes, maxContexts, pageSize}, {a.contextsAlign, maxContexts, pageSize}}},
+		0x20800a32: {"INTERNAL_STATIC_KGR_GET_CONTEXT_BUFFERS_INFO", clSubdevice, a.contextsSize, (*GSP).contexts, nil},
 		0x20800a5c: {"INTERNAL_INTR_GET_KERNEL_TABLE", clSubdevice, a.vectorsSize, (*GSP).vectors, nil},
 		0x20800ac2: {"INTERNAL_FBSR_INIT", clSubdevice, a.saveSize, nil, nil},
 		0x20800ac3: {"INTERNAL_FIFO_TOGGLE_ACTIVE_CHANNEL_SCHEDULING", clSubdevice, a.stopSize, (*GSP).setChannelScheduling, nil},
 		0x20801112: {"FIFO_GET_DEVICE_INFO_TABLE", clSubdevice, a.enginesSize, (*GSP).engines, nil},
-		// There is no culling by depth, but programs divide by the values. Mesa aborts on more than 16 subregions.
-		0x20801206: {"GR_GET_ZCULL_INFO", clSubdevice, a.zcullSize, nil, []fill{{a.zcullWord, maxZcull, 16}}},
+		0x20801206: {"GR_GET_ZCULL_INFO", clSubdevice, a.zcullSize, (*GSP).culling, nil},
 		0x20802a08: {"CE_GET_FAULT_METHOD_BUFFER_SIZE", clSubdevice, a.methodsSize, nil, []fill{{a.methodsBytes, 1, pageSize}}},
 		0x90f10106: {"VASPACE_COPY_SERVER_RESERVED_PDES", clSpace, a.copySize, (*GSP).copyDirectory, nil},
 		0xa06f0103: {"GPFIFO_SCHEDULE", clChannel, a.scheduleSize, (*GSP).schedule, nil},

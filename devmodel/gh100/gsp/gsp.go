@@ -15,8 +15,17 @@ type Config struct {
 	TPCs []int
 	// Objects is how many objects a guest may have. An allocation over it is answered with "no memory".
 	Objects int
+	// Culling is zero if nothing is drawn.
+	Culling Culling
 	// Log takes a line for the operator.
 	Log func(format string, args ...any)
+}
+
+// Culling is what the hardware that culls by depth needs of a program: the words of GR_GET_ZCULL_INFO, and the bytes
+// in which a channel's part of it is saved. A program that takes too little has its memory overrun.
+type Culling struct {
+	Words   [maxZcull]uint32
+	Context uint32
 }
 
 // GSP is that of one guest.

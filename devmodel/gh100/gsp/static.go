@@ -101,6 +101,30 @@ func (g *GSP) tpcs(_ *node, p []byte) uint32 {
 	return ok
 }
 
+// contexts answers how large the parts of a channel's context are. Drivers take one without a size for an error. They allocate
+// all, but programs give only the one of culling to the card.
+func (g *GSP) contexts(_ *node, p []byte) uint32 {
+	const culling = 8 // NV0080_CTRL_FIFO_GET_ENGINE_CONTEXT_PROPERTIES_ENGINE_ID_GRAPHICS_ZCULL
+	for i := range maxContexts {
+		g.abi.contextsBytes.putItem(p, i, pageSize)
+		g.abi.contextsAlign.putItem(p, i, pageSize)
+	}
+	g.abi.contextsBytes.putItem(p, culling, uint64(max(pageSize, g.cfg.Culling.Context)))
+	return ok
+}
+
+// culling answers what culling by depth needs. Where nothing is drawn it says something, since programs divide by the
+// values. Mesa aborts on more than 16 subregions.
+func (g *GSP) culling(_ *node, p []byte) uint32 {
+	for i, w := range g.cfg.Culling.Words {
+		if g.cfg.Culling.Context == 0 {
+			w = 16
+		}
+		g.abi.zcullWord.putItem(p, i, uint64(w))
+	}
+	return ok
+}
+
 // vectors answers which interrupts there are: GSP's events, and the engines' completions.
 func (g *GSP) vectors(_ *node, p []byte) uint32 {
 	a := g.abi

@@ -79,6 +79,8 @@ var controls = map[uint32]struct {
 	0x20800170: {340, func(d *Driver, c *client, o *object, p []byte) uint32 {
 		return put(p, 0, 4) | put(p, 4, 1) | put(p, 8, 9) | put(p, 12, 11) | put(p, 16, 13) // graphics, copy engines 0, 2, 4
 	}},
+	0x20801206: {40, func(d *Driver, c *client, o *object, p []byte) uint32 { return put(p, 0, 16) | put(p, 28, 16) }},
+	0x801707:   {12, func(d *Driver, c *client, o *object, p []byte) uint32 { return put(p, 8, 5<<12) }},
 	0x20801701: {16, func(d *Driver, c *client, o *object, p []byte) uint32 {
 		if d.Arch == 0 {
 			return put(p, 0, 0x180)

@@ -40,6 +40,8 @@ const (
 	ctrlName         = 0x20800110 // NV2080_CTRL_CMD_GPU_GET_NAME_STRING
 	ctrlArch         = nvgpu.NV2080_CTRL_CMD_MC_GET_ARCH_INFO
 	ctrlEngines      = 0x20800170 // NV2080_CTRL_CMD_GPU_GET_ENGINES_V2
+	ctrlCulling      = 0x20801206 // NV2080_CTRL_CMD_GR_GET_ZCULL_INFO
+	ctrlContext      = 0x801707   // NV0080_CTRL_CMD_FIFO_GET_ENGINE_CONTEXT_PROPERTIES
 )
 
 // Notifiers of a subdevice, from class/cl2080_notification.h.
@@ -118,6 +120,13 @@ type enginesParams struct {
 	N    uint32
 	List [84]uint32
 }
+
+type cullingParams struct{ Words [10]uint32 }
+
+type contextParams struct{ ID, Align, Size uint32 }
+
+// contextCulling is NV0080_CTRL_FIFO_GET_ENGINE_CONTEXT_PROPERTIES_ENGINE_ID_GRAPHICS_ZCULL.
+const contextCulling = 8
 
 // Event data: NVOS41_PARAMETERS with NvUnixEvent.
 type eventParams struct {

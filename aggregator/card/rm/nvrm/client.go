@@ -39,6 +39,7 @@ func (e *Error) Error() string {
 
 // Statuses that callers tell apart.
 const (
+	StatusBusy      = 0x03 // NV_ERR_BUSY_RETRY
 	StatusLost      = 0x0f // NV_ERR_GPU_IS_LOST
 	StatusInUse     = 0x17
 	StatusResources = 0x1a // NV_ERR_INSUFFICIENT_RESOURCES
@@ -48,7 +49,7 @@ const (
 )
 
 var statusNames = map[uint32]string{
-	StatusLost: "that the card has fallen off the bus", StatusInUse: "in use", StatusResources: "insufficient resources",
+	StatusBusy: "busy", StatusLost: "that the card has fallen off the bus", StatusInUse: "in use", StatusResources: "insufficient resources",
 	StatusForbidden: "insufficient permissions", 0x1e: "invalid address", 0x1f: "invalid argument", 0x22: "invalid class", 0x2e: "invalid limit",
 	0x31: "invalid object", 0x37: "invalid offset", 0x3a: "invalid structure", 0x40: "invalid state", StatusNoMemory: "no memory",
 	0x56: "not supported", 0x57: "object not found", StatusTimeout: "timeout",
@@ -209,6 +210,14 @@ type Info struct {
 	Name              string
 	Total, Free, BAR1 uint64 // bytes
 	Copies            []int  // its copy engines, by number
+	Culling           Culling
+}
+
+// Culling is what the hardware that culls by depth needs of a program: NV2080_CTRL_GR_GET_ZCULL_INFO_PARAMS,
+// and the bytes in which a channel's part of it is saved.
+type Culling struct {
+	Words   [10]uint32
+	Context uint32
 }
 
 // Info asks what the card is and has.
@@ -235,5 +244,14 @@ func (c *Client) Info() (Info, error) {
 		}
 	}
 	slices.Sort(info.Copies)
+	var cull cullingParams
+	if err := control(c, "ask about culling by depth", c.subdevice, ctrlCulling, &cull); err != nil {
+		return Info{}, err
+	}
+	context := contextParams{ID: contextCulling}
+	if err := control(c, "ask the size of a context", c.device, ctrlContext, &context); err != nil {
+		return Info{}, err
+	}
+	info.Culling = Culling{cull.Words, context.Size}
 	return info, nil
 }
