@@ -1,6 +1,8 @@
 package nvrm
 
 import (
+	"time"
+
 	"gvisor.dev/gvisor/pkg/abi/nvgpu"
 )
 
@@ -118,7 +120,14 @@ func (c *Client) Enable(ch *Channel, on bool) error {
 		p.BDisable = 1
 	}
 	p.HClientList[0], p.HChannelList[0] = handle(c.root), handle(ch.Handle)
-	return control(c, "enable or disable a channel", c.subdevice, ctrlDisable, &p)
+	// The driver is busy while it ends another channel that has not left the engine.
+	const patience, pause = 4 * time.Second, 10 * time.Millisecond
+	for end := time.Now().Add(patience); ; time.Sleep(pause) {
+		err := control(c, "enable or disable a channel", c.subdevice, ctrlDisable, &p)
+		if !Is(err, StatusBusy) || time.Now().After(end) {
+			return err
+		}
+	}
 }
 
 // Reset ends a channel whose work does not end.
