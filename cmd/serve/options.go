@@ -5,6 +5,7 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
+	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/cmd/config"
 	devgf100 "github.com/umbra-gpu/umbra/devmodel/gf100"
@@ -86,7 +87,7 @@ func (p *Plan) planTransport(log *slog.Logger) (err error) {
 	p.options = vfiouser.Options{NoWriteMulti: !o.WriteMulti, AnyDMAFile: o.DMAAnyFile, Log: log}
 	if o.Transport == TransportNative { // the library maps by itself
 		p.options.MaxDMARegions = o.MaxDMARegions
-		mappings, err := c.ClientPart(config.ClientMappings, uint64(soft.MaxMappings()), p.whole)
+		mappings, err := c.ClientPart(config.ClientMappings, uint64(card.SystemMappings()), p.whole)
 		if err != nil {
 			return err
 		}

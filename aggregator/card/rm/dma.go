@@ -107,25 +107,19 @@ func (s *share) locate(x *piece) (object uint32, off, together uint64) {
 
 func (s *share) locateVRAM(addr uint64) (object uint32, off, together uint64) {
 	v := &s.vram
-	off, host := v.hostOffset(addr)
-	switch {
-	case addr >= v.size:
+	if addr >= v.size {
 		return noObject, 0, page
-	case !host:
-		return cardObject, addr - v.low, v.high - addr
 	}
 	if to, ok := v.moved[addr]; ok {
 		return s.registered(addr, to), 0, page
 	}
-	switch {
-	case len(v.moved) > 0:
-		together = page
-	case addr < v.low:
-		together = v.low - addr
-	default:
-		together = v.size - addr
+	if addr < v.high {
+		return cardObject, addr, v.together(addr)
 	}
-	return hostObject, off, together
+	if together = v.size - addr; len(v.moved) > 0 {
+		together = page
+	}
+	return hostObject, addr - v.high, together
 }
 
 // count counts pieces of records.

@@ -13,14 +13,14 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/card"
 )
 
-// An address of VRAM is the number of a share above shareShift, and an offset in its memory. The ends of that memory are in
-// memory of the host. At the high end drivers keep page tables, which the server reads all the time, and a read from the card
-// takes a microsecond. At the low end they keep USERD, which they clear through BAR2: a page that a window shows must move.
+// An address of VRAM is the number of a share above shareShift, and an offset in its memory. The end of that memory is in
+// memory of the host: there drivers keep page tables, which the server reads all the time, and a read from the card
+// takes a microsecond.
 const (
 	shareShift = 48
 	hostBytes  = 64 << 20
-	lowBytes   = 16 << 20 // if there is memory of the card's between
 	page       = 4 << 10
+	bigPage    = 64 << 10
 	largePage  = 2 << 20
 )
 
@@ -33,13 +33,14 @@ const (
 
 // vram is the memory of a share.
 type vram struct {
-	size      uint64 // bytes
-	low, high uint64 // what is between them is in the card's memory
-	taken     uint64 // of the card
-	inCard    []byte
-	inHost    []byte
-	host      *os.File
-	moved     map[uint64]place // pages of the host's part that have another place; share.changing
+	size   uint64 // bytes
+	high   uint64 // what is below is in the card's memory
+	taken  uint64 // of the card
+	inCard []byte
+	inHost []byte
+	host   *os.File
+	moved  map[uint64]place        // pages that have another place; share.changing
+	away   []atomic.Pointer[block] // those of the card's part, by 2 MiB
 	// touched has a bit for each 2 MiB that may have other bytes than zeros: the guest's tables mapped it, or it was
 	// written through the server. Any goroutine sets bits.
 	touched []atomic.Uint64
@@ -54,18 +55,49 @@ func (v *vram) touch(off, n uint64) {
 	}
 }
 
-// hostOffset returns where an address of the host's part is there.
-func (v *vram) hostOffset(addr uint64) (off uint64, ok bool) {
-	switch {
-	case addr < v.low:
-		return addr, true
-	case addr < v.high:
-		return 0, false
+// block has the pages of 2 MiB of the card's part that have another place, mapped there. No mapping can replace a page of the
+// driver's, so accesses look here.
+type block [largePage / page]atomic.Pointer[[page]byte]
+
+// cardAt returns the memory at an address of the card's part, up to where it may lie elsewhere.
+func (v *vram) cardAt(addr uint64) []byte {
+	b := v.away[addr/largePage].Load()
+	if b == nil {
+		return v.inCard[addr : addr/largePage*largePage+largePage]
 	}
-	return v.low + addr - v.high, addr < v.size
+	if p := b[addr%largePage/page].Load(); p != nil {
+		return p[addr%page:]
+	}
+	return v.inCard[addr : addr/page*page+page]
 }
 
-// place is where a page of the host's part has its bytes.
+// setAway notes where a page of the card's part is, nil if it is in the card's memory, and returns where it was.
+func (v *vram) setAway(addr uint64, mem *[page]byte) (was *[page]byte) {
+	b := v.away[addr/largePage].Load()
+	if b == nil {
+		b = new(block)
+		v.away[addr/largePage].Store(b)
+	}
+	return b[addr%largePage/page].Swap(mem)
+}
+
+// together is how much from an address of the card's part on is in the card's memory.
+func (v *vram) together(addr uint64) uint64 {
+	for at := addr; at < v.high; {
+		b := v.away[at/largePage].Load()
+		if b == nil {
+			at = at/largePage*largePage + largePage
+			continue
+		}
+		if b[at%largePage/page].Load() != nil {
+			return at - addr
+		}
+		at += page
+	}
+	return v.high - addr
+}
+
+// place is where a page has its bytes.
 type place struct {
 	file   *os.File
 	off    uint64
@@ -105,10 +137,8 @@ func (s *share) AllocVRAM(size, align uint64) ([]card.Run, error) {
 	}
 	v.moved = make(map[uint64]place)
 	v.high = (size - min(size, hostBytes)) &^ (largePage - 1)
-	if v.high > 4*lowBytes {
-		v.low = lowBytes
-	}
-	host := size - v.high + v.low
+	v.away = make([]atomic.Pointer[block], v.high/largePage)
+	host := size - v.high
 	var err error
 	if v.host, v.inHost, err = memfd("vram", host); err != nil {
 		return nil, err
@@ -116,18 +146,17 @@ func (s *share) AllocVRAM(size, align uint64) ([]card.Run, error) {
 	if err = s.worker.Register(hostObject, v.host, 0, host); err != nil {
 		return nil, err
 	}
-	if inCard := v.high - v.low; inCard > 0 {
-		v.taken = (inCard + largePage - 1) &^ (largePage - 1)
-		f, err := s.worker.NewVRAM(cardObject, v.taken)
+	if v.high > 0 {
+		f, err := s.worker.NewVRAM(cardObject, v.high)
 		if err != nil {
-			v.taken = 0
-			return nil, fmt.Errorf("%d MiB of the card's memory, of which %d MiB are free: %w", inCard>>20, s.gpu.FreeBytes()>>20, err)
+			return nil, fmt.Errorf("%d MiB of the card's memory, of which %d MiB are free: %w", v.high>>20, s.gpu.FreeBytes()>>20, err)
 		}
+		v.taken = v.high
 		s.gpu.take(v.taken)
-		mem, err := mapFile(f, v.taken)
+		mem, err := mapFile(f, v.high)
 		f.Close()
 		if err != nil {
-			return nil, fmt.Errorf("map %d MiB of the card's memory: %w", inCard>>20, err)
+			return nil, fmt.Errorf("map %d MiB of the card's memory: %w", v.high>>20, err)
 		}
 		v.inCard = mem
 	}
@@ -142,11 +171,11 @@ func (s *share) AllocVRAM(size, align uint64) ([]card.Run, error) {
 // checkClear clears the card's memory unless the driver did, which it does before it gives memory to another client. One word of
 // each large page shows that.
 func (s *share) checkClear() error {
-	for at := s.vram.low; at < s.vram.high; at += largePage {
+	for at := uint64(0); at < s.vram.high; at += largePage {
 		var b [8]byte
 		if !s.each(at, 8, func(mem []byte) bool { copy(b[:], mem); return true }) || b != [8]byte{} {
-			s.vram.touch(s.vram.low, s.vram.high-s.vram.low)
-			return s.scrub(s.vram.low, s.vram.high-s.vram.low)
+			s.vram.touch(0, s.vram.high)
+			return s.scrub(0, s.vram.high)
 		}
 	}
 	return nil
@@ -159,6 +188,11 @@ func (s *share) base() uint64 { return uint64(s.cfg.Number) << shareShift }
 func (v *vram) release(lost bool) {
 	if lost {
 		return
+	}
+	for addr := range v.moved {
+		if addr < v.high {
+			unix.Munmap(v.setAway(addr, nil)[:])
+		}
 	}
 	for _, mem := range [][]byte{v.inCard, v.inHost} {
 		if mem != nil {
@@ -185,14 +219,14 @@ func (s *share) each(off, n uint64, f func(mem []byte) bool) (ok bool) {
 		}
 	}()
 	for n > 0 {
-		mem := v.inCard
-		if at, host := v.hostOffset(off); !host {
+		var mem []byte
+		if off < v.high {
 			if s.dead.Load() {
 				return false
 			}
-			mem = mem[off-v.low:]
-		} else if mem = v.inHost[at:]; off < v.low {
-			mem = mem[:v.low-off]
+			mem = v.cardAt(off)
+		} else {
+			mem = v.inHost[off-v.high:]
 		}
 		mem = mem[:min(n, uint64(len(mem)))]
 		if !f(mem) {

@@ -9,15 +9,15 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/card"
 )
 
-// relocator moves pages of the part of VRAM that is in memory of the host, for windows that a guest's machine maps. Pages in the
-// card's memory stay, and accesses through a window trap.
+// relocator moves pages of VRAM into windows that a guest's machine maps, which are in memory of the host. A page of the card's memory
+// that channels reach stays.
 type relocator struct{ gpu *GPU }
 
 // MaxMappings implements card.Relocator.
-func (relocator) MaxMappings() int { return 1 << 14 }
+func (relocator) MaxMappings() int { return card.VRAMMappings() }
 
-// QuiesceChannels implements card.Relocator. Channels whose spaces map none of the pages that can move cannot meet the
-// mover, and go on.
+// QuiesceChannels implements card.Relocator. Channels whose spaces map no page that can move cannot meet the mover, and
+// go on.
 func (r relocator) QuiesceChannels(ids []uint32, do func()) {
 	var held []*channel
 	for _, id := range ids {
@@ -69,40 +69,59 @@ func (r relocator) Relocate(m card.Relocation) (done uint64, err error) {
 // movePage moves a page. It adds the object of its old place to old.
 func (s *share) movePage(addr uint64, m card.Relocation, done uint64, old map[uint32]bool) error {
 	v := &s.vram
-	at, ok := v.hostOffset(addr)
-	if !ok {
-		return fmt.Errorf("move VRAM %#x: the card's own memory has one place, which is from %#x to %#x", addr, v.low, v.high)
+	was, away := v.moved[addr]
+	if addr >= v.size || !away && addr < v.high && s.reached(addr) {
+		return fmt.Errorf("move VRAM %#x: a page of the card's memory has one place while channels reach it", addr)
 	}
 	v.touch(addr, page) // whoever maps the window writes there
-	mem := v.inHost[at:][:page:page]
-	to, off := m.To, m.Off+done
-	if to == nil {
-		to, off = v.host, at
+	var bytes [page]byte
+	if !m.NoCopy && !s.each(addr, page, func(mem []byte) bool { copy(bytes[:], mem); clear(mem); return true }) {
+		return fmt.Errorf("move VRAM %#x: the memory cannot be reached", addr)
 	}
-	if !m.NoCopy {
-		if err := copyPage(to, off, mem); err != nil {
-			return err
-		}
-	}
-	if err := remap(mem, to, off); err != nil {
+	if err := s.setPlace(addr, m.To, m.Off+done); err != nil {
 		return err
 	}
-	if was, ok := v.moved[addr]; ok && was.object != noObject {
+	if !m.NoCopy && !s.each(addr, page, func(mem []byte) bool { copy(mem, bytes[:]); return true }) {
+		return fmt.Errorf("move VRAM %#x: its new place cannot be reached", addr)
+	}
+	if away && was.object != noObject {
 		old[was.object] = true
 	}
 	delete(v.moved, addr)
 	if m.To != nil {
-		v.moved[addr] = place{to, off, noObject}
+		v.moved[addr] = place{m.To, m.Off + done, noObject}
 	}
 	return nil
 }
 
-// copyPage copies a page to a file, and clears it.
-func copyPage(to *os.File, off uint64, mem []byte) error {
-	if _, err := unix.Pwrite(int(to.Fd()), mem, int64(off)); err != nil {
-		return err
+// reached reports whether a space maps a page of the card's memory.
+func (s *share) reached(addr uint64) (is bool) {
+	for sp := range s.bySpace {
+		sp.record.each(func(p *piece) { is = is || p.object == cardObject && p.off <= addr && addr < p.off+p.size })
 	}
-	clear(mem)
+	return is
+}
+
+// setPlace has accesses of the server find a page in a file; nil is its own place.
+func (s *share) setPlace(addr uint64, to *os.File, off uint64) error {
+	v := &s.vram
+	if addr >= v.high {
+		if to == nil {
+			to, off = v.host, addr-v.high
+		}
+		return remap(v.inHost[addr-v.high:][:page:page], to, off)
+	}
+	var at *[page]byte
+	if to != nil {
+		mem, err := unix.Mmap(int(to.Fd()), int64(off), page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_NORESERVE)
+		if err != nil {
+			return err
+		}
+		at = (*[page]byte)(mem)
+	}
+	if was := v.setAway(addr, at); was != nil {
+		return unix.Munmap(was[:])
+	}
 	return nil
 }
 

@@ -45,6 +45,7 @@ func (sp *space) Free() {
 	defer s.changing.Unlock()
 	delete(s.bySpace, sp)
 	sp.record.each(func(p *piece) { s.count(-1, p) })
+	s.invalidate(sp) // the driver takes the unmaps for effective, and may give the directory to another space
 	s.must(s.worker.FreeSpace(sp.number))
 	s.spaces.give(sp.number)
 }
@@ -177,14 +178,18 @@ func (sp *space) mapPages(c *card.Change) {
 	}
 }
 
+// smaller is the next size of pages.
+var smaller = map[uint32]uint32{largePage: bigPage, bigPage: page}
+
 // mapRun plans a range that lies together by its addresses. It is in several objects perhaps.
 func (sp *space) mapRun(x piece) {
 	for x.size > 0 {
 		part := x
 		var together uint64
 		part.object, part.off, together = sp.share.locate(&x)
-		if part.size = min(x.size, together); part.object != cardObject {
-			part.page = page // memory of the host lies together by pages of that size
+		part.size = min(x.size, together)
+		for part.page > page && (part.object != cardObject || (part.va|part.off|part.size)%uint64(part.page) != 0) {
+			part.page = smaller[part.page] // memory of the host lies together by the smallest
 		}
 		if !x.bus {
 			sp.share.vram.touch(x.addr-sp.share.base(), part.size)

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -18,20 +16,6 @@ type backing struct {
 	file *os.File // nil: the card's own
 	off  uint64
 }
-
-// MaxMappings is how many mappings the system lets a process have (vm.max_map_count).
-func MaxMappings() int {
-	const usual = 65530
-	text, err := os.ReadFile("/proc/sys/vm/max_map_count")
-	n, perr := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err != nil || perr != nil {
-		n = usual
-	}
-	return n
-}
-
-// mappings is how many mappings the card's memory may take: three quarters of the process's.
-func mappings() int { return MaxMappings() / 4 * 3 }
 
 // MaxMappings implements card.Relocator.
 func (c *Card) MaxMappings() int { return c.vram.limit - 2 }

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
@@ -45,7 +46,7 @@ func newVRAM(size uint64) (*vram, error) {
 		f.Close()
 		return nil, fmt.Errorf("map %d MiB of VRAM: %w", size>>20, err)
 	}
-	return &vram{file: f, mem: mem, away: make(map[uint64]backing), awayIn: make([]uint16, size/groupSize), pieces: 1, limit: mappings(), looked: make([]atomic.Uint64, (size/pageSize+63)/64)}, nil
+	return &vram{file: f, mem: mem, away: make(map[uint64]backing), awayIn: make([]uint16, size/groupSize), pieces: 1, limit: card.VRAMMappings(), looked: make([]atomic.Uint64, (size/pageSize+63)/64)}, nil
 }
 
 // slice returns the n bytes at addr, or nil if they are not all inside.

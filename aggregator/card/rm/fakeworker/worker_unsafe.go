@@ -202,6 +202,9 @@ func (w *Worker) FreeSpace(id uint32) error {
 				w.Fail("free space %d: a channel uses it", id)
 			}
 		}
+		if w.spaces[id].stale {
+			w.Fail("free space %d: it was not invalidated", id)
+		}
 		delete(w.spaces, id)
 		return nil
 	})
