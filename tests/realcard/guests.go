@@ -23,28 +23,23 @@ const (
 // guests are some at once, each with a GPU of one card.
 type guests struct {
 	*run
-	name string
-	s    *server
-	vms  []*lab.VM
+	name    string
+	weights []int
+	s       *server
+	vms     []*lab.VM
+}
+
+// guestStep is what guests do.
+type guestStep struct {
+	name  string
+	limit time.Duration
+	do    func(ctx context.Context, s *result) error
 }
 
 // guestsAtOnce takes n stock guests through a driver's life.
 func (r *run) guestsAtOnce(n int) {
-	g := &guests{run: r, name: fmt.Sprintf("guests-%d", n)}
-	if !r.wants(g.name) {
-		return
-	}
-	before, err := r.used(r.ctx)
-	defer g.close()
-	if err != nil || !r.must(g.name+"/boot", 6*time.Minute, func(ctx context.Context, s *result) error { return g.boot(ctx, n) }) ||
-		!r.must(g.name+"/probe", 4*time.Minute, g.probe) {
-		return
-	}
-	for _, step := range []struct {
-		name  string
-		limit time.Duration
-		do    func(ctx context.Context, s *result) error
-	}{
+	g := &guests{run: r, name: fmt.Sprintf("guests-%d", n), weights: equal(n)}
+	g.life([]guestStep{
 		{"copies", 4 * time.Minute, g.copies},
 		{"timeline", 2 * time.Minute, g.timeline},
 		{"triangle", 2 * time.Minute, g.triangle},
@@ -52,7 +47,29 @@ func (r *run) guestsAtOnce(n int) {
 		{"fault", 3 * time.Minute, g.fault},
 		{"server", time.Minute, g.server},
 		{"poweroff", 2 * time.Minute, g.poweroff},
-	} {
+	})
+}
+
+// weighed has two stock guests of weights 1:3 draw what an engine is busy with.
+func (r *run) weighed() {
+	if r.card == nvidia { // the software card does not draw
+		g := &guests{run: r, name: "weights", weights: []int{100, 300}}
+		g.life([]guestStep{{"vkmark", 4 * time.Minute, g.busyScene}})
+	}
+}
+
+// life boots guests and has them make steps.
+func (g *guests) life(steps []guestStep) {
+	r := g.run
+	if !r.wants(g.name) {
+		return
+	}
+	before, err := r.used(r.ctx)
+	defer g.close()
+	if err != nil || !r.must(g.name+"/boot", 6*time.Minute, g.boot) || !r.must(g.name+"/probe", 4*time.Minute, g.probe) {
+		return
+	}
+	for _, step := range steps {
 		r.step(g.name+"/"+step.name, step.limit, step.do)
 	}
 	r.step(g.name+"/end", time.Minute, func(ctx context.Context, _ *result) error {
@@ -88,11 +105,11 @@ func (g *guests) each(do func(i int, vm *lab.VM) error) error {
 	return errors.Join(errs...)
 }
 
-func (g *guests) boot(ctx context.Context, n int) (err error) {
-	if g.s, err = g.serve(ctx, g.name, equal(n)...); err != nil {
+func (g *guests) boot(ctx context.Context, _ *result) (err error) {
+	if g.s, err = g.serve(ctx, g.name, g.weights...); err != nil {
 		return err
 	}
-	g.vms = make([]*lab.VM, n)
+	g.vms = make([]*lab.VM, len(g.weights))
 	return g.each(func(i int, _ *lab.VM) (err error) {
 		logs := fmt.Sprintf("%s-%c", g.name, 'a'+i)
 		// The machines outlive the step.
@@ -239,6 +256,7 @@ func (g *guests) server(ctx context.Context, s *result) error {
 	}
 	for i, gpu := range status.GPUs {
 		s.note("traps "+gpu.Name, float64(gpu.Traps), "")
+		s.note("pieces of windows "+gpu.Name, float64(gpu.Count("map_runs")), "")
 		s.note("rules broken "+gpu.Name, float64(gpu.Broken()), "")
 		if holes := r.GPUs[i].Registers.Missed.Holes; len(holes) > 0 {
 			err = errors.Join(err, fmt.Errorf("GPU %s has no registers at %+v", gpu.Name, holes))

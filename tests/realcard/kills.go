@@ -58,13 +58,24 @@ func (r *run) kills() {
 		if err := midst(t); err != nil || len(workers) != 2 {
 			return cmp.Or(err, fmt.Errorf("the server has processes %v; want one for each of two guests", workers))
 		}
-		err := syscall.Kill(workers[0], syscall.SIGKILL)
-		// Whose it was is not known: one of the two goes on.
-		first, second := t[0].Copy(), t[1].Copy()
-		if (first == nil) == (second == nil) {
-			err = errors.Join(err, fmt.Errorf("of the two guests one should go on: %w", errors.Join(first, second, errors.New("none failed"))))
+		if err := syscall.Kill(workers[0], syscall.SIGKILL); err != nil {
+			return err
 		}
-		return err
+		for { // whose it was is not known
+			status, err := srv.Status(ctx)
+			if err != nil {
+				return err
+			}
+			first, second := status.GPUs[0].Quarantine != "", status.GPUs[1].Quarantine != ""
+			switch {
+			case first && second:
+				return errors.New("the server has no worker for either guest; one was killed")
+			case first:
+				return t[1].Copy()
+			case second:
+				return t[0].Copy()
+			}
+		}
 	})
 }
 

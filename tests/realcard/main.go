@@ -77,6 +77,7 @@ func start() (err error) {
 	for _, n := range []int{1, r.guests} {
 		r.guestsAtOnce(n)
 	}
+	r.weighed()
 	r.suites()
 	r.figures()
 	r.tenants()

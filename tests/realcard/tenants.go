@@ -85,6 +85,12 @@ func (r *run) figures() {
 			return err
 		}
 		s.notePercentiles("submission to semaphore", times)
+		for i := range times {
+			began := time.Now()
+			t[0].ReadBAR(0, 0, make([]byte, 4))
+			times[i] = time.Since(began)
+		}
+		s.notePercentiles("one trapped read", times)
 		if r.card != nvidia {
 			return nil
 		}
@@ -99,7 +105,8 @@ func (r *run) figures() {
 		const size = 64 << 20
 		card, err := t[0].MapVRAM(2 * size)
 		ram, _, ramErr := t[0].MapRAM(size)
-		if err := errors.Join(err, ramErr); err != nil {
+		ch, openErr := t[0].Open(copies)
+		if err := errors.Join(err, ramErr, openErr); err != nil {
 			return err
 		}
 		for _, c := range []struct {
@@ -109,11 +116,11 @@ func (r *run) figures() {
 			const times = 16
 			began := time.Now()
 			for range times {
-				if err := t[0].Ch.Copy(c.dst, c.src, size); err != nil {
+				if err := ch.Copy(c.dst, c.src, size); err != nil {
 					return err
 				}
 			}
-			if err := t[0].Ch.Finish(); err != nil {
+			if err := ch.Finish(); err != nil {
 				return err
 			}
 			s.note(c.name, times*size/time.Since(began).Seconds()/1e9, "GB/s")
@@ -150,7 +157,7 @@ func (r *run) tenants() {
 
 // shares has all tenants copy without a pause, and compares what each moved with its weight.
 func shares(ctx context.Context, s *result, weights []int, t []*tenant) error {
-	const size, line = 16 << 20, 1 << 20
+	const size = 64 << 20
 	moved, errs := make([]float64, len(t)), make(chan error)
 	until := time.Now().Add(shareTime)
 	for i, t := range t {
@@ -158,16 +165,16 @@ func shares(ctx context.Context, s *result, weights []int, t []*tenant) error {
 			va, err := t.MapVRAM(2 * size)
 			ch, openErr := t.Open(copies)
 			err = errors.Join(err, openErr)
-			var wait []func() error // of at most four submissions
+			var wait []func() error // of submissions, whose work takes longer than a time slice
 			for err == nil && time.Now().Before(until) && ctx.Err() == nil {
-				if err = ch.Lines(va+size, va, line, size/line); err != nil {
+				if err = ch.Copy(va+size, va, size); err != nil {
 					break
 				}
 				var mark func() error
 				if mark, err = ch.Mark(); err == nil {
 					wait = append(wait, mark)
 				}
-				if err == nil && len(wait) > 4 {
+				if err == nil && len(wait) > 40 {
 					err = wait[0]()
 					wait = wait[1:]
 					moved[i] += size
