@@ -27,6 +27,13 @@ const (
 	InvalidStorageType Reason = 0x0c
 )
 
+var reasons = map[Reason]string{
+	PTNotPresent: "no page table", PTTooShort: "beyond the page table", PageNotPresent: "no page", VMLimitExceeded: "beyond the address space",
+	NoChannel: "no instance block", PageSystemOnly: "a supervisor's page", PageReadOnly: "a read-only page", InvalidStorageType: "a kind of page without a meaning",
+}
+
+func (r Reason) String() string { return reasons[r] }
+
 // Page is the result of a look-up.
 type Page struct {
 	VA   uint64 // of the page's first byte

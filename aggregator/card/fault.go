@@ -102,6 +102,27 @@ type Fault struct {
 	Text string
 }
 
+// String says for people why the channel stopped, without the engine.
+func (f Fault) String() string {
+	text := f.Kind.String()
+	switch f.Kind.From() {
+	case MMU:
+		access := "read"
+		if f.Write {
+			access = "write"
+		}
+		text = fmt.Sprintf("%s of %#x, %v", access, f.VA, f.Reason)
+	case Reader, Unit:
+		if f.Method != 0 {
+			text += fmt.Sprintf(" %#x of class %04x with data %#x", f.Method, f.Class, f.Data)
+		}
+	}
+	if f.Text != "" {
+		text += ": " + f.Text
+	}
+	return text
+}
+
 // MemoryFault reports whether r, the result of recover in a function that called
 // debug.SetPanicOnFault, is a memory fault of the process. A [Mapping] of another
 // process's memory may cause one. Any other panic is a bug, and MemoryFault panics again.

@@ -88,6 +88,9 @@ func (ch *Channel) Fault(f card.Fault) {
 		return
 	}
 	ch.of.stats.count(f.Kind)
+	if f.Kind != card.SoftwareMethod {
+		ch.of.stats.Stopped.Note(ch.ID, f)
+	}
 	if f.Text != "" && f.Kind.From() != card.Reader {
 		ch.of.stats.NoteProgram(f.Text)
 	}

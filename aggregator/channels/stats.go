@@ -12,7 +12,8 @@ type Stats struct {
 	Binds        atomic.Uint64 `count:"binds" help:"Channels that the guest created and the card accepted."`
 	Unbinds      atomic.Uint64 `count:"unbinds" help:"Channels that ended."`
 	MMUFaults    atomic.Uint64 `count:"mmu_faults" help:"Accesses of channels to addresses without a page; the guest's log names the channel."`
-	PBDMAErrors  atomic.Uint64 `count:"pbdma_errors" help:"Invalid pushbuffers or ring entries, and software methods, which a driver handles itself and which are harmless."`
+	PBDMAErrors  atomic.Uint64 `count:"pbdma_errors" help:"Invalid pushbuffers or ring entries."`
+	SWMethods    atomic.Uint64 `count:"software_methods" help:"Methods for the guest's driver itself, which handles them: harmless."`
 	EngineErrors atomic.Uint64 `count:"engine_errors" help:"Methods that an engine refused, because the program uses a feature that this card does not have, and programs that it stopped."`
 	CardTimeout  atomic.Uint64 `count:"card_timeouts" help:"Card operations for this guest that timed out; on a busy machine add processors, on an idle one report a bug."`
 	BadInstance  atomic.Uint64 `rule:"bad_instance" help:"Channels whose instance block is outside the guest's memory."`
@@ -25,16 +26,20 @@ type Stats struct {
 	Runlists   atomic.Uint64 `count:"runlists" help:"Runlists that the guest committed."`
 	BadRunlist atomic.Uint64 `rule:"bad_runlist" help:"Runlists outside the guest's memory, which count as empty."`
 	card.Faults
+
+	Stopped FaultLog
 }
 
 // count counts a fault of a kind.
 func (s *Stats) count(k card.Kind) {
-	switch k.From() {
-	case card.MMU:
+	switch from := k.From(); {
+	case k == card.SoftwareMethod:
+		s.SWMethods.Add(1)
+	case from == card.MMU:
 		s.MMUFaults.Add(1)
-	case card.Reader:
+	case from == card.Reader:
 		s.PBDMAErrors.Add(1)
-	case card.Unit:
+	case from == card.Unit:
 		s.EngineErrors.Add(1)
 	}
 }

@@ -42,12 +42,21 @@ type GPUReport struct {
 	GPU
 	Settings    []Setting       `json:"settings,omitempty"` // all its options; only GET /v1/gpus/NAME has them
 	Connections ConnectionCount `json:"connections"`
+	Stopped     []Stopped       `json:"stopped,omitempty"` // The last times that the card stopped a channel, the oldest first.
 	Messages    []MessageCount  `json:"messages,omitempty"`
 	Regions     []RegionCount   `json:"regions,omitempty"`
 	Registers   mmio.Report     `json:"registers"`
 	Delivery    DeliveryCount   `json:"interrupt_delivery"`
 	Work        []WorkCount     `json:"work,omitempty"`          // of a virtual GPU; in pass-through it is the card's
 	UnmapTime   time.Duration   `json:"unmap_time_ns,omitempty"` // Time until the card released memory that the client unmapped.
+}
+
+// Stopped is a time at which the card stopped a channel of a virtual GPU.
+type Stopped struct {
+	Time    time.Time `json:"time"`
+	Channel int       `json:"channel"` // The guest's number of it.
+	Engine  string    `json:"engine"`  // none: the reader of rings and commands.
+	Reason  string    `json:"reason"`  // The address or the method, and why it was refused.
 }
 
 // ConnectionCount counts what went wrong with clients' connections.

@@ -52,7 +52,7 @@ func (e *Endpoint) logEvents(log *slog.Logger) {
 	}
 	if f := e.Device.faults; f != nil {
 		total := f.ProgramFaults.Load()
-		if n := e.newLocked("program_faults", total); n > 0 {
+		if n := e.newLocked("program_faults", total); n > 0 && e.Virtual == nil { // else the fault is in its guest's log
 			log.Warn("a program was stopped", "count", n, "total", total, "last", *f.LastProgramFault.Load())
 		}
 		total = f.UnmappedDMA.N.Load()
@@ -77,6 +77,14 @@ func (e *Endpoint) logGuestLocked(log *slog.Logger) {
 	guest := e.Virtual.Guest
 	for range len(e.Virtual.logLines) {
 		log.Warn(<-e.Virtual.logLines)
+	}
+	stopped, all := guest.Stats().Channels.Stopped.Since(e.logged["stopped"])
+	if more := e.newLocked("stopped", all) - uint64(len(stopped)); more > 0 {
+		log.Warn("the card stopped channels more often than is logged", "count", more)
+	}
+	for i := range stopped {
+		x := &stopped[i]
+		log.Warn("the card stopped a channel", "channel", x.Channel, "engine", x.Fault.Engine.String(), "reason", x.Fault.String())
 	}
 	for _, c := range guest.Stats().Counts() {
 		if !c.Rule && !slices.Contains(loggedCounts, c.Name) {

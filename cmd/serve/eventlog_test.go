@@ -15,8 +15,10 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
+	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/passthrough"
 	"github.com/umbra-gpu/umbra/aggregator/sched"
+	"github.com/umbra-gpu/umbra/shadowpt"
 	"github.com/umbra-gpu/umbra/vfiouser"
 	"github.com/umbra-gpu/umbra/vfiouser/client"
 )
@@ -57,11 +59,15 @@ func TestEventsAreLogged(t *testing.T) {
 		{func() {}, `^$`},
 		{func() { mapped.Physical.Add(aperture.BAR1, 1) }, `^$`}, // as each client that attaches
 		{func() {
-			for _, what := range []string{"illegal instruction at 0x8", "misaligned address at 0x10"} {
-				fifo.LastProgramFault.Store(&what)
-				fifo.ProgramFaults.Add(1)
+			stats.Channels.Stopped.Note(3, card.Fault{Kind: card.Translation, Engine: card.Copy0, VA: 0x5000, Write: true, Reason: shadowpt.PageReadOnly})
+			stats.Channels.Stopped.Note(4, card.Fault{Kind: card.ProgramError, Text: "misaligned address at 0x10"})
+		}, `^level=WARN msg="the card stopped a channel" gpu=a channel=3 engine="copy 0" reason="write of 0x5000, a read-only page"\n` +
+			`level=WARN msg="the card stopped a channel" gpu=a channel=4 engine=graphics reason="an error of a program: misaligned address at 0x10"\n$`},
+		{func() {
+			for range 20 {
+				stats.Channels.Stopped.Note(5, card.Fault{Kind: card.BadHeader, Engine: card.NoEngine})
 			}
-		}, `^level=WARN msg="a program was stopped" gpu=a count=2 total=2 last="misaligned address at 0x10"\n$`},
+		}, `^level=WARN msg="the card stopped channels more often than is logged" gpu=a count=4\n(.* channel=5 engine=none reason="an illegal command header"\n){16}$`},
 		{func() { fifo.UnmappedDMA.Note(0x40, true) }, `^level=WARN .* its client does not share" gpu=a count=1 total=1 last="write at 0x40"\n$`},
 		{func() { stats.Runaways.Add(3) }, `^level=WARN msg="a request ran longer than limits.request: its channel was ended" gpu=a limit=1m0s count=3 total=3\n$`},
 		{func() {

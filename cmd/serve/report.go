@@ -148,6 +148,10 @@ func (e *Endpoint) Report() api.GPUReport {
 	}
 	if e.Virtual != nil {
 		r.UnmapTime = time.Duration(e.Virtual.Guest.Stats().UnmapTime.Load())
+		stopped, _ := e.Virtual.Guest.Stats().Channels.Stopped.Since(0)
+		for _, x := range stopped {
+			r.Stopped = append(r.Stopped, api.Stopped{Time: x.At, Channel: int(x.Channel), Engine: x.Fault.Engine.String(), Reason: x.Fault.String()})
+		}
 	}
 	message := func(name string, s vfiouser.CommandStats) {
 		if m := (api.MessageCount{Command: name}); s.Messages > 0 {

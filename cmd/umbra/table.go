@@ -64,6 +64,8 @@ func cellText(v reflect.Value) string {
 	switch v := v.Interface().(type) {
 	case time.Duration:
 		return short(v).String()
+	case time.Time:
+		return v.Format("2006-01-02 15:04:05.000")
 	case uint32: // an offset
 		return fmt.Sprintf("%06x", v)
 	default:

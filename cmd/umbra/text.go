@@ -81,6 +81,7 @@ func gpuText(b *strings.Builder, g *api.GPUReport) {
 		t.row("%s\t%s\t%s", s.Key, value, live)
 	}
 	t.flush()
+	listTable(b, "The last channels that the card stopped", g.Stopped)
 	countTable(b, "Connections", countsOf(g.Connections))
 	listTable(b, "Traps by region", g.Regions)
 	listTable(b, "Registers by block", g.Registers.Blocks)
