@@ -19,10 +19,12 @@ type server struct {
 	JSON    bool   `name:"json" help:"Write JSON, as docs/control-api.md describes it."`
 }
 
+var errNoControl = &config.Error{Where: "--control", Reason: "missing; give the path that umbra serve was started with, here or in the variable UMBRA_CONTROL"}
+
 // ask sends a request to the server, and writes the answer as JSON or text.
 func ask[T any](s *server, out output, request func(*api.Client) (T, error), text func(*strings.Builder, *T)) error {
 	if s.Control == "" {
-		return &config.Error{Where: "--control", Reason: "missing; give the path that umbra serve was started with, here or in the variable UMBRA_CONTROL"}
+		return errNoControl
 	}
 	answer, err := request(api.NewClient(s.Control))
 	if err != nil {

@@ -41,6 +41,7 @@ const (
 type commands struct {
 	Serve   serveCmd    `cmd:"" help:"Serve virtual GPUs, or a whole card, on sockets that QEMU attaches to."`
 	Status  statusCmd   `cmd:"" help:"Show what a running server serves, and to which clients."`
+	Top     topCmd      `cmd:"" help:"Show what the guests of a running server do now."`
 	GPU     gpuCmd      `cmd:"" name:"gpu" help:"List, add, change and remove virtual GPUs of a running server."`
 	Regs    regsCmd     `cmd:"" help:"Print the register table with its policies, and the counts of a running server."`
 	ROM     romCmd      `cmd:"" name:"rom" help:"Build and show VBIOS images."`
