@@ -50,6 +50,7 @@ type commands struct {
 	VFIO    vfioUserCmd `cmd:"" name:"vfio-user" help:"Describe any vfio-user server, and test that it conforms to the protocol."`
 	Bench   benchCmd    `cmd:"" help:"Measure Umbra on this machine."`
 	Sched   schedCmd    `cmd:"" help:"Show, change and simulate how card time is shared."`
+	Lab     labCmd      `cmd:"" help:"Run programs in guests that Umbra boots."`
 	Version versionCmd  `cmd:"" help:"Print the version."`
 
 	CardWorker cardWorkerCmd `cmd:"" hidden:"" name:"card-worker" help:"Serve one guest's channels on a card of the host's NVIDIA driver. The server starts it."`
@@ -88,6 +89,9 @@ func doMain(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		fmt.Fprintln(stderr, "umbra: interrupted before it was done")
 		return exitFailed
+	}
+	if status := ended(0); errors.As(err, &status) {
+		return int(status)
 	}
 	fmt.Fprintf(stderr, "umbra: %s\n", strings.ReplaceAll(err.Error(), "\n", "\numbra: "))
 	usage, answer := new(config.Error), new(api.Error)

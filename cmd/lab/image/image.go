@@ -45,7 +45,7 @@ var program struct {
 type Content struct {
 	Kernel   fetch.Kernel
 	Mesa     *fetch.Mesa // nil for none
-	Programs []string    // C sources, compiled against Mesa; the guest has them in ProgramsDir
+	Programs []string    // C sources, compiled against Mesa, and executable files; the guest has them in ProgramsDir
 
 	Firmware      *fetch.Firmware // nil for none
 	FirmwareFiles []string        // of its Root, for /lib/firmware
@@ -209,7 +209,7 @@ func libDir(c Content) string {
 	return "lib"
 }
 
-// addPrograms compiles the programs, and adds them.
+// addPrograms adds the programs. It compiles those that are sources.
 func (a *archive) addPrograms(ctx context.Context, c Content) error {
 	tmp, err := os.MkdirTemp("", "umbra-image-")
 	if err != nil {
@@ -221,8 +221,16 @@ func (a *archive) addPrograms(ctx context.Context, c Content) error {
 		return err
 	}
 	for _, source := range c.Programs {
-		bin := filepath.Join(tmp, strings.TrimSuffix(filepath.Base(source), ".c"))
-		if err := c.Mesa.Compile(ctx, source, bin, "-I"+filepath.Join(src, programs)); err != nil {
+		name, isSource := strings.CutSuffix(filepath.Base(source), ".c")
+		bin := filepath.Join(tmp, name)
+		if isSource {
+			err = c.Mesa.Compile(ctx, source, bin, "-I"+filepath.Join(src, programs))
+		} else if data, readErr := os.ReadFile(source); readErr != nil {
+			err = readErr
+		} else {
+			err = os.WriteFile(bin, data, 0o755)
+		}
+		if err != nil {
 			return err
 		}
 	}

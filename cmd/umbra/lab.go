@@ -1,0 +1,122 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/umbra-gpu/umbra/cmd/api"
+	"github.com/umbra-gpu/umbra/cmd/config"
+	"github.com/umbra-gpu/umbra/cmd/lab"
+	"github.com/umbra-gpu/umbra/cmd/lab/proto"
+	"github.com/umbra-gpu/umbra/cmd/serve"
+)
+
+type labCmd struct {
+	Run labRunCmd `cmd:"" help:"Boot a stock guest on a GPU of its own, and run a program there."`
+}
+
+// labRunCmd needs the project's sources and Go: they build the guest's part.
+type labRunCmd struct {
+	Kernel string `placeholder:"VERSION" help:"Debian's kernel of the guest: 6.1, 6.12, 7.2 and more."`
+	Mesa   string `placeholder:"VERSION" help:"Debian's Mesa in the guest: 25, or 26, which a gh100 has."`
+	Chip   string `default:"gf100" enum:"gf100,gh100" help:"The chip of its GPU: gf100 runs programs, gh100 copies."`
+	Memory int    `placeholder:"MIB" help:"Memory of the guest, in MiB."`
+	Dir    string `placeholder:"FOLDER" help:"Keep the guest's console there."`
+
+	Program []string `arg:"" passthrough:"partial" help:"C source, an executable file of this machine, or a command of the guest, with its arguments. umbra lab run ends with its exit status."`
+}
+
+// ended is the exit status of a program, where it is not 0.
+type ended int
+
+func (e ended) Error() string { return fmt.Sprintf("the program ended with status %d", int(e)) }
+
+// labGPUs describes the server of a guest by the chip of its GPU, with the Mesa for it.
+var labGPUs = map[string]struct{ mesa, server string }{
+	lab.ChipGF100: {"25", "card: {vram: 1GiB}\ngpus: [{name: gpu, vram: 768MiB, chip: gf100, socket: %q}]"},
+	lab.ChipGH100: {"26", "card: {vram: 8GiB}\ngpus: [{name: gpu, vram: 4GiB, chip: gh100, socket: %q}]"},
+}
+
+func (c *labRunCmd) Run(ctx context.Context, out output) (err error) {
+	argv := c.Program
+	cfg := lab.Config{Kernel: c.Kernel, Chip: c.Chip, Mesa: cmp.Or(c.Mesa, labGPUs[c.Chip].mesa), Memory: c.Memory, Dir: c.Dir, Progress: out.stderr}
+	_, noFile := os.Stat(argv[0])
+	if named := strings.Contains(argv[0], "/") || strings.HasSuffix(argv[0], ".c"); named && noFile != nil {
+		return badFile(argv[0], noFile)
+	}
+	if noFile == nil {
+		cfg.Programs = append(cfg.Programs, argv[0])
+		argv = append([]string{strings.TrimSuffix(filepath.Base(argv[0]), ".c")}, argv[1:]...)
+	}
+	dir, err := os.MkdirTemp("", "umbra-run-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	server, err := serveGPU(c.Chip, filepath.Join(dir, "gpu.sock"), out)
+	if err != nil {
+		return err
+	}
+	defer func() { err = cmp.Or(err, server.Close()) }()
+	cfg.Sockets = []string{filepath.Join(dir, "gpu.sock")}
+	vm, err := lab.Start(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer func() { err = cmp.Or(err, vm.Close()) }()
+	if err := vm.Agent().Call(ctx, proto.CmdModprobe, proto.ModprobeArgs{Name: "nouveau"}, nil); err != nil {
+		return err
+	}
+	var r proto.RunResult
+	err = vm.Agent().Call(ctx, proto.CmdRun, proto.RunArgs{Argv: argv}, &r)
+	fmt.Fprint(out.stdout, r.Output)
+	if err != nil && r.Exit == 0 { // it did not run
+		return err
+	}
+	report, err := server.Report()
+	if err == nil {
+		fmt.Fprint(out.stderr, found(&report.GPUs[0]))
+	}
+	if err == nil && r.Exit != 0 {
+		err = ended(r.Exit & 0xff)
+	}
+	return err
+}
+
+func serveGPU(chip, socket string, out output) (*serve.Server, error) {
+	o := config.Default()
+	text := fmt.Sprintf(labGPUs[chip].server, socket)
+	if err := errors.Join(o.Parse("the configuration of umbra lab run", []byte(text)), o.Check()); err != nil {
+		return nil, err
+	}
+	log := slog.New(slog.NewTextHandler(out.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	plan, err := serve.NewPlan(o, false, log)
+	if err != nil {
+		return nil, err
+	}
+	return plan.Start(nil)
+}
+
+// found says what the server saw of a guest.
+func found(g *api.GPUReport) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "umbra: %d traps, %d interrupts, %d bytes moved by engines\n", g.Traps, g.Interrupts, g.Bytes)
+	for _, x := range g.Stopped {
+		fmt.Fprintf(&b, "umbra: channel %d was stopped: %s\n", x.Channel, x.Reason)
+	}
+	for rule, n := range g.RulesBroken {
+		if n > 0 {
+			fmt.Fprintf(&b, "umbra: rule %s was broken %d times\n", rule, n)
+		}
+	}
+	if g.Quarantine != "" {
+		fmt.Fprintf(&b, "umbra: the guest was quarantined: %s\n", g.Quarantine)
+	}
+	return b.String()
+}
