@@ -29,7 +29,6 @@ type slicedGPU struct {
 func (s *slicedGPU) Slices() card.Slices                      { return s }
 func (s *slicedGPU) Meter() card.Meter                        { return s }
 func (s *slicedGPU) OnUse(func())                             {}
-func (s *slicedGPU) Pause(card.Share, bool) error             { return nil }
 func (s *slicedGPU) SetWeight(sh card.Share, w float64) error { s.weights[sh] = w; return nil }
 func (s *slicedGPU) locked(f func())                          { s.mu.Lock(); defer s.mu.Unlock(); f() }
 func (s *slicedGPU) Use(id uint32) (u card.Use)               { s.locked(func() { u = *s.busy[id] }); return u }

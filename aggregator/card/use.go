@@ -29,8 +29,6 @@ type Slices interface {
 	// SetWeight sets how much of an engine the share gets while others want it too: the weights are
 	// relative, and 1 is usual.
 	SetWeight(share Share, weight float64) error
-	// Pause keeps all channels of the share off the engines while it is on.
-	Pause(share Share, on bool) error
 }
 
 // Meter is a card that reports the use of each channel, so that a scheduler can share the

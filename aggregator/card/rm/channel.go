@@ -103,7 +103,7 @@ func (ch *channel) open(host int32) error {
 
 // may reports whether the channel may run. mu is held.
 func (ch *channel) may() bool {
-	return ch.committed && ch.enabled && ch.held == 0 && !ch.failed && !ch.gone && !ch.share.paused.Load() && !ch.share.dead.Load()
+	return ch.committed && ch.enabled && ch.held == 0 && !ch.failed && !ch.gone && !ch.share.dead.Load()
 }
 
 // change changes whether the channel may run. The driver follows on the share's goroutine.

@@ -139,7 +139,6 @@ func TestStops(t *testing.T) {
 	wait := uint64(fenceAt + 16)
 	for i, x := range []struct{ off, on func() }{
 		{c.Disable, c.Enable},
-		{func() { require.NoError(t, r.gpu.Pause(g.share, true)) }, func() { require.NoError(t, r.gpu.Pause(g.share, false)) }},
 		{func() { left, inTime := c.Stop(true); require.True(t, left && inTime) }, func() { require.True(t, g.Commit()) }},
 	} {
 		open := uint32(i + 1)

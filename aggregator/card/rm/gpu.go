@@ -85,9 +85,6 @@ func (noEvents) Completed(int32)                    {}
 func (noEvents) Stopped(uint32, uint32, nvrm.Fault) {}
 func (noEvents) Ended(error)                        {}
 
-// Info is what the card was when it was opened.
-func (g *GPU) Info() nvrm.Info { return g.info }
-
 // hostEngine is the card's engine of channels of a guest's engine, and engineOf is the reverse.
 func (g *GPU) hostEngine(e card.Engine) int32 {
 	if e <= card.Copy0 || e == card.NoEngine {

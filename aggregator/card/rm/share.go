@@ -34,9 +34,8 @@ type share struct {
 	fence   atomic.Uint32
 	dead    atomic.Bool   // the process has ended, or is being ended
 	slice   atomic.Uint64 // microseconds
-	paused  atomic.Bool
-	armed   atomic.Bool // the goroutine looks again by itself
-	faulted atomic.Bool // a channel has a fault that nobody was told of
+	armed   atomic.Bool   // the goroutine looks again by itself
+	faulted atomic.Bool   // a channel has a fault that nobody was told of
 
 	changing   sync.Mutex // guards what follows
 	vram       vram
@@ -248,14 +247,6 @@ func (g *GPU) SetWeight(c card.Share, weight float64) error {
 	}
 	s := c.(*share)
 	s.setWeight(weight)
-	s.look()
-	return nil
-}
-
-// Pause implements card.Slices.
-func (g *GPU) Pause(c card.Share, on bool) error {
-	s := c.(*share)
-	s.paused.Store(on)
 	s.look()
 	return nil
 }

@@ -127,7 +127,7 @@ func dup(f *os.File) (*os.File, error) {
 
 // Info implements worker.Worker, as the other methods do.
 func (w *Worker) Info() (nvrm.Info, error) {
-	return nvrm.Info{Name: "Fake H200", Total: w.Free0, Free: w.Free0, BAR1: w.Free0, Copies: []int{0, 1, 2, 3, 4}}, w.call(func() error { return nil })
+	return nvrm.Info{Name: "Fake H200", Total: w.Free0, Free: w.Free0, Copies: []int{0, 1, 2, 3, 4}}, w.call(func() error { return nil })
 }
 
 func (w *Worker) Doorbell() (f *os.File, err error) {

@@ -99,7 +99,6 @@ type fbInfoParams struct {
 const (
 	fbTotal = 8  // NV2080_CTRL_FB_INFO_INDEX_TOTAL_RAM_SIZE
 	fbFree  = 22 // NV2080_CTRL_FB_INFO_INDEX_HEAP_FREE
-	fbBAR1  = 5  // NV2080_CTRL_FB_INFO_INDEX_BAR1_SIZE
 )
 
 type nameParams struct {

@@ -207,10 +207,10 @@ func (c *Client) cardID() (uint32, error) {
 
 // Info describes a card.
 type Info struct {
-	Name              string
-	Total, Free, BAR1 uint64 // bytes
-	Copies            []int  // its copy engines, by number
-	Culling           Culling
+	Name        string
+	Total, Free uint64 // bytes
+	Copies      []int  // its copy engines, by number
+	Culling     Culling
 }
 
 // Culling is what the hardware that culls by depth needs of a program: NV2080_CTRL_GR_GET_ZCULL_INFO_PARAMS,
@@ -226,10 +226,7 @@ func (c *Client) Info() (Info, error) {
 	if err := control(c, "ask the card's name", c.subdevice, ctrlName, &name); err != nil {
 		return Info{}, err
 	}
-	fb := fbInfoParams{N: 3}
-	for i, item := range []uint32{fbTotal, fbFree, fbBAR1} {
-		fb.Items[i].Index = item
-	}
+	fb := fbInfoParams{N: 2, Items: [128]infoItem{{Index: fbTotal}, {Index: fbFree}}}
 	if err := control(c, "ask the card's memory", c.subdevice, ctrlFBInfo, &fb); err != nil {
 		return Info{}, err
 	}
@@ -237,7 +234,7 @@ func (c *Client) Info() (Info, error) {
 	if err := control(c, "ask the card's engines", c.subdevice, ctrlEngines, &list); err != nil {
 		return Info{}, err
 	}
-	info := Info{Name: cString(name.Name[:]), Total: uint64(fb.Items[0].Value) << 10, Free: uint64(fb.Items[1].Value) << 10, BAR1: uint64(fb.Items[2].Value) << 10}
+	info := Info{Name: cString(name.Name[:]), Total: uint64(fb.Items[0].Value) << 10, Free: uint64(fb.Items[1].Value) << 10}
 	for _, e := range list.List[:min(list.N, uint32(len(list.List)))] {
 		if e >= engineCopy && e < engineCopy+10 {
 			info.Copies = append(info.Copies, int(e-engineCopy))

@@ -22,8 +22,6 @@ type Events struct {
 type Notice struct {
 	Error  bool // a channel has stopped
 	Engine int  // work of it has ended, of any client: Graphics or a copy engine
-	Info32 uint32
-	Info16 uint16
 }
 
 // Listen opens a file of events. It reports errors.
@@ -81,7 +79,7 @@ func (e *Events) Next() (n Notice, ok bool, err error) {
 	if err != nil || a.Status != 0 {
 		return n, false, err
 	}
-	n = Notice{Error: d.Notifier == notifyError, Engine: Graphics, Info32: d.Info32, Info16: d.Info16}
+	n = Notice{Error: d.Notifier == notifyError, Engine: Graphics}
 	if d.Notifier >= notifyCopy && d.Notifier < notifyCopy+10 {
 		n.Engine = int(d.Notifier - notifyCopy)
 	}
