@@ -4,6 +4,7 @@
 package hostcards
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -98,21 +99,20 @@ func (m Machine) Probe() (r Report, err error) {
 		return r, nil
 	}
 	release, err := m.RM.Release()
-	if err != nil {
-		r.Missing = append(r.Missing, Missing{"the NVIDIA driver is not loaded", "modprobe nvidia"})
-	} else {
-		r.Driver = &Driver{release, slices.Contains(nvrm.Tried, release)}
+	if err == nil {
+		err = nvrm.CheckRelease(release, false)
+		r.Driver = &Driver{release, err == nil}
 	}
 	closed := m.files(&r, who)
 	for i := range r.Cards {
 		c := &r.Cards[i]
-		if c.Why == "" && r.Driver != nil {
+		if c.Why == "" {
 			m.ask(c, closed)
 		}
 	}
-	if r.Driver != nil && !r.Driver.Tried && slices.ContainsFunc(r.Cards, func(c Card) bool { return c.Usable }) {
-		r.Missing = append(r.Missing, Missing{
-			fmt.Sprintf("release %s of the NVIDIA driver was never tried; tried are %s", release, strings.Join(nvrm.Tried, ", ")), "umbra serve --any-driver"})
+	lacks := new(nvrm.Missing)
+	if errors.As(err, &lacks) && (r.Driver == nil || slices.ContainsFunc(r.Cards, func(c Card) bool { return c.Usable })) {
+		r.Missing = slices.Insert(r.Missing, 0, Missing(*lacks))
 	}
 	return r, nil
 }
@@ -158,14 +158,14 @@ func (m Machine) files(r *Report, who *user.User) map[string]bool {
 		if err != nil {
 			closed[path] = true
 			if r.Driver != nil {
-				r.Missing = append(r.Missing, Missing{"there is no " + path, "nvidia-modprobe -c " + strings.TrimPrefix(strings.Replace(path, "ctl", "255", 1), "/dev/nvidia")})
+				r.Missing = append(r.Missing, Missing(*nvrm.NoFile(path)))
 			}
 			continue
 		}
 		f := File{Path: path, Mode: strings.TrimPrefix(st.Mode().String(), "D"), User: who.Username, May: may(st, who)}
 		if r.Files = append(r.Files, f); !f.May {
 			closed[path] = true
-			r.Missing = append(r.Missing, Missing{fmt.Sprintf("user %s may not read and write %s", who.Username, path), "chmod 666 " + path})
+			r.Missing = append(r.Missing, Missing(*nvrm.NoAccess(path, who.Username)))
 		}
 	}
 	return closed

@@ -19,7 +19,7 @@ func (d noDriver) Open(name string) (nvrm.File, error) { return nil, errors.New(
 
 func (d noDriver) Release() (string, error) {
 	if d.release == "" {
-		return "", errors.New("none")
+		return "", &nvrm.Missing{What: "the NVIDIA driver is not loaded", Command: "modprobe nvidia"}
 	}
 	return d.release, nil
 }

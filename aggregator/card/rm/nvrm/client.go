@@ -77,7 +77,7 @@ func Open(sys System, minor int, untried bool) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := checkRelease(release, untried); err != nil {
+	if err := CheckRelease(release, untried); err != nil {
 		return nil, err
 	}
 	c := &Client{sys: sys, minor: minor}

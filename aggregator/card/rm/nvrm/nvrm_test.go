@@ -152,5 +152,5 @@ func TestHostWithoutDriver(t *testing.T) {
 		t.Skip("this machine has the driver")
 	}
 	_, err := nvrm.Open(nvrm.Host{}, 0, false)
-	require.ErrorContains(t, err, "\"modprobe nvidia\" loads it")
+	require.ErrorContains(t, err, "remedy: modprobe nvidia")
 }

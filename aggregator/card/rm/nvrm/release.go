@@ -23,13 +23,13 @@ func parseRelease(version string) (string, error) {
 // branch begins the releases whose structures are known.
 const branch = "580."
 
-// checkRelease refuses a release with other structures, and one that was never tried unless untried.
-func checkRelease(release string, untried bool) error {
+// CheckRelease refuses a release with other structures, and one that was never tried unless untried.
+func CheckRelease(release string, untried bool) error {
 	switch {
 	case !strings.HasPrefix(release, branch):
 		return fmt.Errorf("release %s of the NVIDIA driver has structures that are not known; known are those of %s*", release, branch)
 	case !untried && !slices.Contains(Tried, release):
-		return fmt.Errorf("release %s of the NVIDIA driver was never tried; tried are %s; --any-driver uses it nevertheless", release, strings.Join(Tried, ", "))
+		return &Missing{fmt.Sprintf("release %s of the NVIDIA driver was never tried; tried are %s", release, strings.Join(Tried, ", ")), "umbra serve --any-driver"}
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 
 	"gvisor.dev/gvisor/pkg/abi/nvgpu"
 )
@@ -56,14 +57,28 @@ func (Host) Open(name string) (File, error) {
 	return hostFile{f}, nil
 }
 
-// open opens a device file. Its errors say what the owner of the machine can do.
+// Missing is what keeps channels from a card, with the command that mends it, run by root, or an option of umbra serve.
+type Missing struct{ What, Command string }
+
+func (m *Missing) Error() string { return m.What + "; remedy: " + m.Command }
+
+// NoFile says that a device file is missing, and NoAccess that it is closed to a user.
+func NoFile(path string) *Missing {
+	return &Missing{"there is no " + path, "nvidia-modprobe -c " + strings.TrimPrefix(strings.Replace(path, "ctl", "255", 1), "/dev/nvidia")}
+}
+
+func NoAccess(path, user string) *Missing {
+	return &Missing{fmt.Sprintf("user %s may not read and write %s", user, path), "chmod 666 " + path}
+}
+
+// open opens a device file.
 func open(sys System, name string) (File, error) {
 	f, err := sys.Open(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("there is no /dev/%s: \"nvidia-modprobe -c N\", as root, loads the driver and makes the files of card N", name)
+		return nil, NoFile("/dev/" + name)
 	case errors.Is(err, fs.ErrPermission):
-		return nil, fmt.Errorf("user %d may not read and write /dev/%s: \"chmod 666 /dev/%[2]s\" lets every user", os.Getuid(), name)
+		return nil, NoAccess("/dev/"+name, fmt.Sprint(os.Getuid()))
 	}
 	return f, err
 }
@@ -75,7 +90,7 @@ const VersionFile = "/proc/driver/nvidia/version"
 func (Host) Release() (string, error) {
 	b, err := os.ReadFile(VersionFile)
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("the NVIDIA driver is not loaded: there is no %s; \"modprobe nvidia\" loads it", VersionFile)
+		return "", &Missing{"the NVIDIA driver is not loaded", "modprobe nvidia"}
 	} else if err != nil {
 		return "", err
 	}
