@@ -9,26 +9,39 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/card/rm/nvrm"
 )
 
-// calls are what the server may ask for. They run under process.mu.
-var calls = [...]struct {
+// call is the number of what the server may ask for.
+type call uint32
+
+// The calls.
+var (
+	callOpen        = newCall("open", nil) // process.work does it
+	callInfo        = newCall("info", (*process).info)
+	callDoorbell    = newCall("doorbell", (*process).openDoorbell)
+	callNewVRAM     = newCall("new VRAM", (*process).newVRAM)
+	callRegister    = newCall("register", (*process).register)
+	callFree        = newCall("free", (*process).free)
+	callNewSpace    = newCall("new space", (*process).newSpace)
+	callFreeSpace   = newCall("free space", ofSpace((*process).freeSpace))
+	callApply       = newCall("apply", ofSpace((*process).apply))
+	callInvalidate  = newCall("invalidate", ofSpace(func(p *process, s *space, _ *asked, _ *reply) error { return p.client.Invalidate(s.Space) }))
+	callNewChannel  = newCall("new channel", (*process).newChannel)
+	callFreeChannel = newCall("free channel", ofChannel((*process).freeChannel))
+	callEnable      = newCall("enable", ofChannel((*process).enable))
+	callSetSlice    = newCall("set slice", ofChannel(func(p *process, c *channel, a *asked) error { return p.client.SetSlice(c.Channel, a.A) }))
+	callReset       = newCall("reset", ofChannel(func(p *process, c *channel, _ *asked) error { return p.client.Reset(c.Channel) }))
+)
+
+// calls are the names of calls, and what does them under process.mu.
+var calls []callRow
+
+type callRow struct {
 	name string
 	do   func(*process, *asked, *reply) error
-}{
-	callOpen:        {"open", nil}, // process.work does it
-	callInfo:        {"info", (*process).info},
-	callDoorbell:    {"doorbell", (*process).openDoorbell},
-	callNewVRAM:     {"new VRAM", (*process).newVRAM},
-	callRegister:    {"register", (*process).register},
-	callFree:        {"free", (*process).free},
-	callNewSpace:    {"new space", (*process).newSpace},
-	callFreeSpace:   {"free space", ofSpace((*process).freeSpace)},
-	callApply:       {"apply", ofSpace((*process).apply)},
-	callInvalidate:  {"invalidate", ofSpace((*process).invalidate)},
-	callNewChannel:  {"new channel", (*process).newChannel},
-	callFreeChannel: {"free channel", ofChannel((*process).freeChannel)},
-	callEnable:      {"enable", ofChannel((*process).enable)},
-	callSetSlice:    {"set slice", ofChannel((*process).setSlice)},
-	callReset:       {"reset", ofChannel((*process).reset)},
+}
+
+func newCall(name string, do func(*process, *asked, *reply) error) call {
+	calls = append(calls, callRow{name, do})
+	return call(len(calls) - 1)
 }
 
 func ofSpace(do func(*process, *space, *asked, *reply) error) func(*process, *asked, *reply) error {
@@ -158,12 +171,9 @@ func (p *process) freeSpace(s *space, a *asked, _ *reply) error {
 	return err
 }
 
-func (p *process) invalidate(s *space, _ *asked, _ *reply) error { return p.client.Invalidate(s.Space) }
-
 func (p *process) apply(s *space, a *asked, r *reply) error {
-	for b := a.steps; len(b) >= stepBytes; b = b[stepBytes:] {
-		step := stepAt(b)
-		if err := p.step(s, &step); err != nil {
+	for i := range a.steps {
+		if err := p.step(s, &a.steps[i]); err != nil {
 			return err
 		}
 		r.Number++
@@ -261,7 +271,3 @@ func (p *process) enable(c *channel, a *asked) (err error) {
 	}
 	return err
 }
-
-func (p *process) setSlice(c *channel, a *asked) error { return p.client.SetSlice(c.Channel, a.A) }
-
-func (p *process) reset(c *channel, _ *asked) error { return p.client.Reset(c.Channel) }

@@ -55,7 +55,7 @@ type channel struct {
 // asked is a request with what came with it.
 type asked struct {
 	request
-	steps []byte
+	steps []Step
 	file  *os.File
 }
 
@@ -67,13 +67,15 @@ func (p *process) serve(open func() (*nvrm.Client, error)) error {
 		defer close(done)
 		p.work(requests, open)
 	}()
-	var body []byte
+	var body, rest []byte
+	steps := make([]Step, maxSteps)
 	for {
-		// The server sends the next request after the answer, so the body has one reader at a time.
+		// The server sends the next request after the answer, so the steps have one reader at a time.
 		var a asked
 		var err error
 		if body, a.file, err = p.conn.receive(body, requestBytes+maxSteps*stepBytes); err == nil {
-			a.steps, err = decode(body, &a.request, requestBytes)
+			rest, err = decode(body, &a.request, requestBytes)
+			a.steps = steps[:copy(bytesOf(steps), rest)/stepBytes]
 		}
 		if err != nil {
 			close(requests)

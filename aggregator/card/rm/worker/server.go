@@ -97,7 +97,7 @@ func (s *server) call(r request, steps []Step, f *os.File, timeout time.Duration
 	}
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()
-	s.buf = appendSteps(message(s.buf, &r), steps)
+	s.buf = append(message(s.buf, &r), bytesOf(steps)...)
 	s.conn.SetWriteDeadline(time.Now().Add(timeout))
 	// An error means that the process has ended, or takes nothing: the wait below tells which.
 	_ = s.conn.send(s.buf, f)
@@ -118,8 +118,8 @@ func (s *server) call(r request, steps []Step, f *os.File, timeout time.Duration
 }
 
 // ask makes a call of which only the error matters.
-func (s *server) ask(r request) error {
-	_, err := s.call(r, nil, nil, s.timeout)
+func (s *server) ask(c call, number uint32, arg uint64) error {
+	_, err := s.call(request{Call: c, Number: number, A: arg}, nil, nil, s.timeout)
 	return err
 }
 

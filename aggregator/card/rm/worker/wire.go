@@ -12,7 +12,8 @@ import (
 )
 
 // A message is its length (4 bytes), a request or an answer, and what follows that: steps or text. A file
-// travels with the first byte. Numbers are little endian. Both sides are the same program, so that there is no version.
+// travels with the first byte. Numbers are little endian, and steps as they lie in memory. Both sides are the same program, so that
+// there is no version.
 
 // Limits of a message.
 const (
@@ -20,27 +21,6 @@ const (
 	maxSteps    = 4096
 	maxText     = 1024
 	maxClasses  = 16
-)
-
-// call says what the server asks for. The table calls carries them out.
-type call uint32
-
-const (
-	callOpen call = iota
-	callInfo
-	callDoorbell
-	callNewVRAM
-	callRegister
-	callFree
-	callNewSpace
-	callFreeSpace
-	callApply
-	callInvalidate
-	callNewChannel
-	callFreeChannel
-	callEnable
-	callSetSlice
-	callReset
 )
 
 // request is what the server asks for.
@@ -83,38 +63,6 @@ var (
 	requestBytes = binary.Size(request{})
 	answerBytes  = binary.Size(answer{})
 )
-
-// stepBytes is the size of a [Step] that is sent.
-const stepBytes = 40
-
-func appendSteps(b []byte, steps []Step) []byte {
-	for i := range steps {
-		s := &steps[i]
-		b = binary.LittleEndian.AppendUint32(b, uint32(s.Op))
-		b = binary.LittleEndian.AppendUint32(b, s.Object)
-		b = binary.LittleEndian.AppendUint64(b, s.VA)
-		b = binary.LittleEndian.AppendUint64(b, s.Size)
-		b = binary.LittleEndian.AppendUint64(b, s.Offset)
-		b = binary.LittleEndian.AppendUint32(b, s.Page)
-		b = append(b, bit(s.ReadOnly), bit(s.KindSet), s.Kind, 0)
-	}
-	return b
-}
-
-func stepAt(b []byte) (s Step) {
-	_ = b[stepBytes-1]
-	s.Op, s.Object = Op(binary.LittleEndian.Uint32(b)), binary.LittleEndian.Uint32(b[4:])
-	s.VA, s.Size, s.Offset = binary.LittleEndian.Uint64(b[8:]), binary.LittleEndian.Uint64(b[16:]), binary.LittleEndian.Uint64(b[24:])
-	s.Page, s.ReadOnly, s.KindSet, s.Kind = binary.LittleEndian.Uint32(b[32:]), b[36] != 0, b[37] != 0, b[38]
-	return s
-}
-
-func bit(on bool) byte {
-	if on {
-		return 1
-	}
-	return 0
-}
 
 // engineBit is the bit of an engine in an answer.
 func engineBit(engine int32) uint32 { return 1 << uint(engine+1) }

@@ -63,7 +63,7 @@ const (
 	Resume    // they may run again
 )
 
-// Step is a step of Apply, in the form in which it is sent.
+// Step is a step of Apply. It is sent as it lies in memory.
 type Step struct {
 	Op       Op
 	Object   uint32
@@ -74,7 +74,6 @@ type Step struct {
 	ReadOnly bool
 	KindSet  bool
 	Kind     uint8
-	_        [1]byte
 }
 
 // Channel describes a channel. Own is the object with its notifier and USERD.

@@ -337,7 +337,7 @@ func TestErrors(t *testing.T) {
 	require.True(t, nvrm.Is(err, 0x1f), err)
 	for _, err := range []error{
 		s.NewSpace(1), s.FreeSpace(2), s.Free(2), s.Register(1, memfd(t, mib), 0, mib), s.Register(2, memfd(t, mib), 1, mib),
-		s.Enable(0, true), s.ask(request{Call: 999}), s.ask(request{Call: callRegister, Number: 9}), s.Free(1),
+		s.Enable(0, true), s.ask(999, 0, 0), s.ask(callRegister, 9, 0), s.Free(1),
 	} {
 		require.Error(t, err)
 		require.NotErrorIs(t, err, ErrEnded)
@@ -481,29 +481,4 @@ func TestHostile(t *testing.T) {
 	}
 	require.NoError(t, null.Close())
 	require.LessOrEqual(t, openFiles(t), files)
-}
-
-func TestSteps(t *testing.T) {
-	rapid.Check(t, func(r *rapid.T) {
-		want := Step{
-			Op: Op(rapid.Uint32().Draw(r, "op")), Object: rapid.Uint32().Draw(r, "object"), VA: rapid.Uint64().Draw(r, "va"), Size: rapid.Uint64().Draw(r, "size"),
-			Offset: rapid.Uint64().Draw(r, "offset"), Page: rapid.Uint32().Draw(r, "page"), ReadOnly: rapid.Bool().Draw(r, "ro"), KindSet: rapid.Bool().Draw(r, "set"),
-			Kind: rapid.Byte().Draw(r, "kind"),
-		}
-		b := appendSteps(nil, []Step{want})
-		require.Len(r, b, stepBytes)
-		require.Equal(r, want, stepAt(b))
-	})
-}
-
-func BenchmarkSteps(b *testing.B) {
-	steps := make([]Step, maxSteps)
-	var buf []byte
-	for b.Loop() {
-		buf = appendSteps(buf[:0], steps)
-		for i := range steps {
-			steps[i] = stepAt(buf[i*stepBytes:])
-		}
-	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/maxSteps, "ns/step")
 }
