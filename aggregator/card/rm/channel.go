@@ -29,7 +29,7 @@ type channel struct {
 	held               int         // by who moves pages
 	failed, gone       bool        // a fault ended it; it is unbound
 	fault              *card.Fault // that nobody was told of
-	on                 bool        // the driver lets it run
+	on, enabling       bool        // the driver lets it run, or is being asked to
 	slice              uint64      // that the driver knows
 	put, next, get     uint32      // of the guest: its GP_PUT, up to where it was copied, and up to where it ended
 	deferred           bool        // entries wait for room
@@ -126,6 +126,7 @@ func (ch *channel) settle() (work, deferred bool) {
 	may, slice, busy := ch.may(), s.slice.Load(), ch.busy()
 	turn := !ch.failed && !ch.gone && (may && !ch.on || !may && ch.on && busy)
 	reslice := may && ch.slice != slice
+	ch.enabling = turn && may
 	ch.mu.Unlock()
 	if reslice {
 		ch.call("set the time slice", s.worker.SetSlice(ch.number, slice))
@@ -137,6 +138,9 @@ func (ch *channel) settle() (work, deferred bool) {
 	defer ch.mu.Unlock()
 	if ch.slice = slice; turn && !ch.failed {
 		ch.setOn(may)
+	}
+	if ch.enabling = false; ch.may() != may { // it changed during the calls
+		s.look()
 	}
 	ch.fetch()
 	return ch.busy() && !ch.failed && !ch.gone, ch.deferred
@@ -168,7 +172,9 @@ func (ch *channel) leaving() bool {
 }
 
 // runs reports whether the card may be at work for the channel. mu is held.
-func (ch *channel) runs() bool { return ch.on && !ch.failed && !ch.share.dead.Load() && ch.busy() }
+func (ch *channel) runs() bool {
+	return (ch.on || ch.enabling) && !ch.failed && !ch.share.dead.Load() && ch.busy()
+}
 
 // ID implements card.Channel.
 func (ch *channel) ID() uint32 { return ch.id }
