@@ -10,7 +10,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card/rm"
-	"github.com/umbra-gpu/umbra/aggregator/card/rm/fakeworker"
+	"github.com/umbra-gpu/umbra/aggregator/card/rm/fakerm"
 	"github.com/umbra-gpu/umbra/aggregator/card/rm/worker"
 	"github.com/umbra-gpu/umbra/cmd/serve"
 	"github.com/umbra-gpu/umbra/devmodel/guest"
@@ -21,10 +21,11 @@ import (
 // TestHostDriver: drivers of two GH100s, which map BAR2, copy through the whole server on a card of the host's driver. The
 // end of one guest's process quarantines that guest alone.
 func TestHostDriver(t *testing.T) {
-	workers := make(map[int]*fakeworker.Worker)
-	gpu, err := rm.Open(rm.Config{Log: t.Logf}, func(share int, ev worker.Events) (worker.Worker, error) {
-		workers[share] = fakeworker.New(ev, 80<<30)
-		return workers[share], nil
+	workers := make(map[int]worker.Worker)
+	gpu, err := rm.Open(rm.Config{Log: t.Logf}, func(share int, ev worker.Events) (w worker.Worker, err error) {
+		w, err = worker.InProcess(&fakerm.Driver{VRAM: 80 << 30}, worker.Config{}, ev)
+		workers[share] = w
+		return w, err
 	})
 	require.NoError(t, err)
 	s, err := serve.ShareGPU(gpu, serve.Native, vfiouser.Options{Log: slog.New(slog.DiscardHandler)}, aggregator.Options{Guests: 4})
@@ -48,7 +49,7 @@ func TestHostDriver(t *testing.T) {
 	require.NoError(t, copiers[0].Reset())
 	require.NoError(t, copiers[0].Prepare())
 	require.NoError(t, copiers[0].Copy())
-	workers[1].Kill()
+	require.NoError(t, workers[1].Close())
 	require.Eventually(t, func() bool { return ends[1].Virtual.Guest.QuarantineReason() != "" }, rig.Patience, rig.Patience/1000)
 	require.Contains(t, ends[1].Virtual.Guest.QuarantineReason(), "process")
 	require.NoError(t, copiers[0].Copy())

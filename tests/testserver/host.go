@@ -7,7 +7,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/card/rm"
-	"github.com/umbra-gpu/umbra/aggregator/card/rm/fakeworker"
+	"github.com/umbra-gpu/umbra/aggregator/card/rm/fakerm"
 	"github.com/umbra-gpu/umbra/aggregator/card/rm/worker"
 	"github.com/umbra-gpu/umbra/cmd/serve"
 	"github.com/umbra-gpu/umbra/vfiouser"
@@ -35,7 +35,9 @@ func HostCard() bool {
 
 // OpenHost opens a card of the host's driver.
 func OpenHost() (card.GPU, error) {
-	start := func(_ int, ev worker.Events) (worker.Worker, error) { return fakeworker.New(ev, 128<<30), nil }
+	start := func(_ int, ev worker.Events) (worker.Worker, error) {
+		return worker.InProcess(&fakerm.Driver{VRAM: 128 << 30}, worker.Config{}, ev)
+	}
 	if os.Getenv(EnvCard) == "nvidia" {
 		start = func(_ int, ev worker.Events) (worker.Worker, error) {
 			return worker.Start(worker.Config{Command: []string{os.Getenv(EnvUmbra), "card-worker"}}, ev)

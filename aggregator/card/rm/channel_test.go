@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
-	"github.com/umbra-gpu/umbra/aggregator/card/rm/fakeworker"
 	"github.com/umbra-gpu/umbra/aggregator/card/rm/nvrm"
 	"github.com/umbra-gpu/umbra/devmodel/guest/push"
 	"github.com/umbra-gpu/umbra/shadowpt"
@@ -111,7 +110,7 @@ func TestFaults(t *testing.T) {
 	require.Equal(t, card.Broken, faultOf(card.Graphics, 79, nvrm.Fault{}).Kind)
 
 	good.submit(new(push.Buffer).HopperAcquire(good.va+fenceAt+16, 1))
-	g.w.Kill()
+	require.NoError(t, g.w.Close())
 	eventually(t, func() bool { return len(good.faults()) > 0 })
 	require.Equal(t, card.Broken, good.faults()[0].Kind)
 	require.False(t, good.Running())
@@ -163,10 +162,7 @@ func TestStops(t *testing.T) {
 	}
 	require.NoError(t, r.gpu.SetWeight(g.share, 3))
 	require.Error(t, r.gpu.SetWeight(g.share, 0))
-	eventually(t, func() (set bool) {
-		g.w.Look(func(l fakeworker.Look) { set = l.Slice(c.ID()) == 3000 })
-		return set
-	})
+	eventually(t, func() bool { return g.w.Stats().Slice == 3000 })
 	g.leave()
 	r.gpu.Close()
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
-	"github.com/umbra-gpu/umbra/aggregator/card/rm/fakeworker"
+	"github.com/umbra-gpu/umbra/aggregator/card/rm/fakerm"
 	"github.com/umbra-gpu/umbra/aggregator/card/rm/worker"
 	"github.com/umbra-gpu/umbra/devmodel/guest/push"
 	"github.com/umbra-gpu/umbra/shadowpt"
@@ -25,7 +25,13 @@ type rig struct {
 	t       tester
 	gpu     *GPU
 	mu      sync.Mutex
-	workers map[int]*fakeworker.Worker
+	workers map[int]fake
+}
+
+// fake is the worker of a share, with a driver of its own.
+type fake struct {
+	worker.Worker
+	*fakerm.Driver
 }
 
 type tester interface {
@@ -36,15 +42,16 @@ type tester interface {
 }
 
 func newRig(t tester, cfg Config) *rig {
-	r := &rig{t: t, workers: make(map[int]*fakeworker.Worker)}
+	r := &rig{t: t, workers: make(map[int]fake)}
 	cfg.Log = t.Logf
 	var err error
 	r.gpu, err = Open(cfg, func(share int, ev worker.Events) (worker.Worker, error) {
-		w := fakeworker.New(ev, 8<<30)
+		d := &fakerm.Driver{VRAM: 8 << 30}
+		w, err := worker.InProcess(d, worker.Config{Log: t.Logf}, ev)
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.workers[share] = w
-		return w, nil
+		r.workers[share] = fake{w, d}
+		return w, err
 	})
 	require.NoError(t, err)
 	return r
@@ -54,7 +61,7 @@ func newRig(t tester, cfg Config) *rig {
 type guest struct {
 	*share
 	r     *rig
-	w     *fakeworker.Worker
+	w     fake
 	space *space
 	ram   []byte
 	chans []*client
@@ -90,10 +97,8 @@ func (g *guest) leave() {
 	g.space.Free()
 	g.gpu.UnmapDMA(0, 1<<48)
 	if !g.dead.Load() {
-		g.w.Look(func(l fakeworker.Look) {
-			objects, spaces, channels, _, _ := l.Counts()
-			require.Equal(g.r.t, []int{2, 0, 0}, []int{objects, spaces, channels}, "VRAM is left")
-		})
+		l := g.w.Stats()
+		require.Equal(g.r.t, []int{2, 0, 0}, []int{l.Memories, l.Spaces, l.Channels}, "VRAM is left")
 	}
 	g.Close(false)
 }

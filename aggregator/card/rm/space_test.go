@@ -10,9 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
-	"github.com/umbra-gpu/umbra/aggregator/card/rm/fakeworker"
 	"github.com/umbra-gpu/umbra/aggregator/card/rm/nvrm"
-	"github.com/umbra-gpu/umbra/aggregator/card/rm/worker"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
@@ -50,7 +48,7 @@ const (
 
 func newFlat(t tester) *flat {
 	f := &flat{guest: newRig(t, Config{}).join(2), pages: make(map[uint64]flatPage), moved: make(map[uint64]bool), refuse: -1}
-	f.w.Refuse = func(worker.Step) uint32 {
+	f.w.Refuse = func() uint32 {
 		f.maps++
 		if f.refuse--; f.refuse == 0 {
 			return nvrm.StatusNoMemory
@@ -123,24 +121,20 @@ func (f *flat) tag(p flatPage) uint64 {
 
 // check compares the worker's space, and what the server reads as channels would.
 func (f *flat) check() {
-	f.w.Look(func(l fakeworker.Look) {
-		n := 0
-		for va, p := range f.pages {
-			got := uint64(0)
-			if mem := l.At(f.space.number, va); mem != nil {
-				got = binary.LittleEndian.Uint64(mem)
-				require.Equal(f.r.t, p.flags&shadowpt.ReadOnly == 0, l.Writable(f.space.number, va))
-			}
-			if got != 0 {
-				n++
-			}
-			require.Equal(f.r.t, f.tag(p), got, "at %#x, for %#x", va, p.addr)
-			var b [8]byte
-			require.Equal(f.r.t, got != 0, f.space.read(va, b[:]))
-			require.Equal(f.r.t, got, binary.LittleEndian.Uint64(b[:]))
+	n := 0
+	for va, p := range f.pages {
+		got := uint64(0)
+		if mem, readOnly := f.w.At(va); mem != nil {
+			got = binary.LittleEndian.Uint64(mem)
+			require.Equal(f.r.t, p.flags&shadowpt.ReadOnly != 0, readOnly)
+			n++
 		}
-		require.Equal(f.r.t, n, l.Pages(f.space.number))
-	})
+		require.Equal(f.r.t, f.tag(p), got, "at %#x, for %#x", va, p.addr)
+		var b [8]byte
+		require.Equal(f.r.t, got != 0, f.space.read(va, b[:]))
+		require.Equal(f.r.t, got, binary.LittleEndian.Uint64(b[:]))
+	}
+	require.Equal(f.r.t, n, f.w.Stats().Pages)
 }
 
 // set does a change.
@@ -235,9 +229,10 @@ func TestSpace(t *testing.T) {
 			"big": func(t *rapid.T) {
 				c := card.Change{VA: farVA, Size: 4 * bigPage, Page: bigPage, Addr: f.base() + f.vram.high - 4*bigPage, Flags: shadowpt.Mapped}
 				f.apply(c, card.Change{VA: c.VA + bigPage, Size: bigPage, Page: bigPage})
-				f.w.Look(func(l fakeworker.Look) {
-					require.Equal(t, []bool{true, false, true}, presence(l, f.space.number, farVA, farVA+bigPage, farVA+2*bigPage))
-				})
+				for i, want := range []bool{true, false, true} {
+					mem, _ := f.w.At(farVA + uint64(i)*bigPage)
+					require.Equal(t, want, mem != nil)
+				}
 				c.Flags = 0
 				f.apply(c)
 			},
@@ -279,13 +274,6 @@ func TestSpace(t *testing.T) {
 	})
 }
 
-func presence(l fakeworker.Look, space uint32, at ...uint64) (there []bool) {
-	for _, va := range at {
-		there = append(there, l.At(space, va) != nil)
-	}
-	return there
-}
-
 // TestMerged: what continues in the space and in memory is one call of the driver, parts of parts have a bound, and a
 // record too.
 func TestMerged(t *testing.T) {
@@ -306,10 +294,7 @@ func TestMerged(t *testing.T) {
 	for i := range uint64(regionPages) {
 		f.apply(card.Change{VA: farVA + i*page, Size: page, Page: page})
 	}
-	f.w.Look(func(l fakeworker.Look) {
-		_, _, _, _, deepest := l.Counts()
-		require.Equal(t, maxDepth, deepest)
-	})
+	require.Equal(t, maxDepth, f.w.Stats().Depth)
 	f.mostPieces = f.share.pieces + 2
 	done, err := f.space.Apply([]card.Change{{VA: farVA, Size: 3 * page, Page: page, Addrs: addrs[:3], Flags: shadowpt.Mapped}})
 	require.ErrorIs(t, err, card.ErrTables)

@@ -1,8 +1,10 @@
 package fakerm
 
 import (
+	"cmp"
 	"encoding/binary"
 	"slices"
+	"sync/atomic"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -41,6 +43,11 @@ const (
 	classChannel = 0xc86f
 	classEvent   = 0x79
 	notifyError  = 37
+	nonStall     = 1 << 27
+
+	classRegistered = 0x71
+
+	page = 4096
 )
 
 // classes are the sizes of the parameters with which objects are made.
@@ -54,21 +61,29 @@ var controls = map[uint32]struct {
 	size int
 	do   func(d *Driver, c *client, o *object, p []byte) uint32
 }{
-	0x205:      {32, nothing},
-	0x80180c:   {8, nothing},
+	0x205: {32, nothing},
+	0x80180c: {8, func(d *Driver, c *client, o *object, p []byte) uint32 {
+		if s := c.objects[binary.LittleEndian.Uint32(p)]; s != nil {
+			s.stale = false
+		}
+		return 0
+	}},
 	0xa06c0101: {3, nothing},
-	0xa06c0103: {8, nothing},
+	0xa06c0103: {8, func(d *Driver, c *client, o *object, p []byte) uint32 {
+		o.slice = binary.LittleEndian.Uint64(p)
+		return 0
+	}},
 	0x20800301: {20, nothing},
 	0xc36f0108: {4, func(d *Driver, c *client, o *object, p []byte) uint32 { return put(p, 0, o.event) }},
 	0x2080110b: {536, disable},
 	0x906f0102: {16, reset},
 	0x906f0106: {104, func(d *Driver, c *client, o *object, p []byte) uint32 {
 		copy(p[12:44], "FAULT_PDE")
-		return put(p, 0, 0x77) | put(p, 4, 0x70000000) | put(p, 8, 1)
+		return put(p, 0, uint32(o.channel.fault>>32)) | put(p, 4, uint32(o.channel.fault)) | put(p, 8, 1)
 	}},
 	0x20801303: {4 + 128*8, func(d *Driver, c *client, o *object, p []byte) uint32 {
 		for i := 4; i < len(p); i += 8 {
-			put(p, i+4, 1<<20)
+			put(p, i+4, uint32(d.size()>>10))
 		}
 		return 0
 	}},
@@ -88,6 +103,8 @@ var controls = map[uint32]struct {
 		return put(p, 0, d.Arch)
 	}},
 }
+
+func (d *Driver) size() uint64 { return cmp.Or(d.VRAM, 1<<30) }
 
 func nothing(*Driver, *client, *object, []byte) uint32 { return 0 }
 
@@ -146,11 +163,14 @@ func (d *Driver) fill(c *client, o *object, params []byte) uint32 {
 		if p.Size == 0 || p.Size%(2<<20) != 0 {
 			return badOffset
 		}
-		o.size = p.Size
-		o.mem, err = memory(p.Size)
+		if p.Size > d.size() {
+			return nvrm.StatusNoMemory
+		}
+		err = o.back(p.Size)
 	case classBell:
-		o.size = nvrm.DoorbellBytes
-		o.mem, err = memory(o.size)
+		if err = o.back(nvrm.DoorbellBytes); err == nil {
+			go d.run(c, o)
+		}
 	case classRange:
 		p := as[nvgpu.NV_MEMORY_ALLOCATION_PARAMS_V545](params)
 		o.space, o.first, o.size = c.objects[p.HVASpace.Val], p.Offset, p.Size
@@ -170,12 +190,15 @@ func (d *Driver) fill(c *client, o *object, params []byte) uint32 {
 		}
 	case classChannel:
 		p := as[nvgpu.NV_CHANNEL_ALLOC_PARAMS_V570](params)
-		m := c.objects[p.HUserdMemory[0].Val]
-		if o.notifier = c.objects[p.HObjectError.Val]; m == nil || o.notifier == nil || p.UserdOffset[0] > m.size-nvrm.USERDBytes {
+		m, group := c.objects[p.HUserdMemory[0].Val], c.objects[o.parent]
+		if m == nil || c.objects[p.HObjectError.Val] != m || group.class != classGroup || p.UserdOffset[0] > m.size-nvrm.USERDBytes {
 			return badObject
 		}
 		d.next++
 		o.event, o.engine = d.next, p.EngineType // the token
+		o.channel = &channel{
+			driver: d, client: c, engine: p.EngineType, space: group.space, own: m, userd: p.UserdOffset[0], ring: p.GPFIFOOffset, entries: p.GPFIFOEntries, fault: 0x77_7000_0000,
+		}
 	case classEvent:
 		p := as[nvgpu.NV0005_ALLOC_PARAMETERS](params)
 		if o.event, o.file = p.NotifyIndex, d.files[int32(p.Data)]; o.file == nil {
@@ -190,13 +213,15 @@ func (d *Driver) fill(c *client, o *object, params []byte) uint32 {
 
 func (d *Driver) register(c *client, _ *file, arg []byte) uint32 {
 	p := &as[nvgpu.IoctlNVOS02ParametersWithFD](arg).Params
-	if c.objects[p.HObjectNew.Val] != nil || p.HClass != 0x71 {
+	if c.objects[p.HObjectNew.Val] != nil || p.HClass != classRegistered {
 		return badObject
 	}
-	if addr := uint64(p.PMemory); addr == 0 || addr%4096 != 0 || (p.Limit+1)%4096 != 0 {
+	if addr := uint64(p.PMemory); addr == 0 || addr%page != 0 || (p.Limit+1)%page != 0 {
 		return badAddress
 	}
-	c.objects[p.HObjectNew.Val] = &object{parent: p.HObjectParent.Val, class: 0x71, host: uint64(p.PMemory), size: p.Limit + 1}
+	c.objects[p.HObjectNew.Val] = &object{
+		parent: p.HObjectParent.Val, class: classRegistered, view: bytesAt(uint64(p.PMemory), int(p.Limit+1)), size: p.Limit + 1,
+	}
 	return 0
 }
 
@@ -207,7 +232,7 @@ func (d *Driver) free(c *client, _ *file, arg []byte) uint32 {
 		return badObject
 	}
 	for _, other := range c.objects {
-		if other.space == o || slices.ContainsFunc(other.maps, func(m mapped) bool { return m.memory == o }) {
+		if other.space == o || o.view != nil && other.stale || slices.ContainsFunc(other.maps, func(m mapped) bool { return m.memory == o }) {
 			return nvrm.StatusInUse
 		}
 	}
@@ -233,9 +258,9 @@ func disable(d *Driver, c *client, _ *object, params []byte) uint32 {
 		if o == nil || o.class != classChannel {
 			return badObject
 		}
-		o.disabled = p.BDisable != 0
-		if !o.disabled {
-			d.post(c, notifierOf(o.engine)|1<<27, 0)
+		o.channel.disabled = p.BDisable != 0
+		if !o.channel.disabled {
+			d.post(c, notifierOf(o.engine)|nonStall)
 		}
 	}
 	return 0
@@ -248,18 +273,25 @@ func notifierOf(engine uint32) uint32 {
 	return 23 + engine - 9
 }
 
-// reset stops a channel: the notifier says so, then an event.
-func reset(d *Driver, c *client, o *object, _ []byte) uint32 {
-	xid := d.Xid
-	if xid == 0 {
-		xid = 43
-	}
-	n := bytesAt(o.notifier.host, 16)
-	put(n, nvrm.NotifierXid, xid)
-	n[nvrm.NotifierStatus], n[nvrm.NotifierStatus+1] = 0xff, 0xff
-	d.post(c, notifyError, xid)
+func reset(d *Driver, _ *client, o *object, _ []byte) uint32 {
+	o.channel.stop(cmp.Or(d.Xid, 43))
 	return 0
 }
+
+// back gives an object memory of the card.
+func (o *object) back(size uint64) (err error) {
+	if o.mem, err = memory(size); err == nil {
+		o.size = size
+		o.view, err = unix.Mmap(int(o.mem.Fd()), 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	}
+	return err
+}
+
+func word(mem []byte, off uint64) *uint32 { return (*uint32)(unsafe.Pointer(&mem[off : off+4][0])) }
+
+func load(mem []byte, off uint64) uint32 { return atomic.LoadUint32(word(mem, off)) }
+
+func store(mem []byte, off uint64, v uint32) { atomic.StoreUint32(word(mem, off), v) }
 
 // mapFile makes a file map an object from now on.
 func (d *Driver) mapFile(c *client, _ *file, arg []byte) uint32 {
@@ -297,5 +329,5 @@ func (d *Driver) eventData(_ *client, f *file, arg []byte) uint32 {
 		unix.Read(int(f.os.Fd()), make([]byte, 8))
 	}
 	p := bytesAt(binary.LittleEndian.Uint64(arg), 16)
-	return put(p, 0, e.object) | put(p, 4, e.notifier) | put(p, 8, e.info)
+	return put(p, 0, e.object) | put(p, 4, e.notifier)
 }

@@ -1,9 +1,11 @@
 // Package fakerm is a fake of the host's NVIDIA driver for tests: a nvrm.System without a card. It knows the calls that
 // package nvrm makes, checks the sizes of their structures against numbers of its own, and refuses what the driver
-// refuses. Memory of the card is a memfd. Work is not carried out: enabling a channel reports that its engine completed
-// work, and a reset stops the channel.
+// refuses or does not survive: parts of parts of maps without end, and memory that is freed before an invalidate. Memory of
+// the card is a memfd. Channels execute copies of class c8b5 and the methods of the host of c86f. Enabling one also reports
+// that its engine completed work.
 //
-// A mutex guards all state. There are no goroutines.
+// Driver.mu guards all state. Each client with a doorbell has a goroutine that executes its channels, and takes the mutex for
+// each piece of work.
 package fakerm
 
 import (
@@ -31,6 +33,10 @@ type Driver struct {
 	Hang    int               // the nth call does not return
 	Die     int               // the nth call kills the process
 	Xid     uint32            // of a channel that is reset, 43 if 0
+	VRAM    uint64            // bytes of the card's memory, 1 GiB if 0
+
+	// Refuse, unless nil, is called with the mutex for each map, and makes it fail by a status.
+	Refuse func() uint32 `json:"-"`
 
 	mu      sync.Mutex
 	calls   int
@@ -38,6 +44,7 @@ type Driver struct {
 	clients map[uint32]*client
 	files   map[int32]*file
 	next    uint32
+	frozen  bool
 }
 
 // Calls are the system calls of the fake itself, for a process that may make few.
@@ -54,19 +61,24 @@ type object struct {
 	first                uint64   // of those
 	space                *object  // of those, and of a group
 	maps                 []mapped // of a space, by address
+	stale                bool     // they changed since the last invalidate
 	mem                  *os.File // of the card's memory
-	host                 uint64   // address of registered memory
-	notifier             *object  // of a channel
+	view                 []byte   // of that, or registered memory
 	engine               uint32
-	disabled             bool
+	slice                uint64 // of a group
+	channel              *channel
 	file                 *file // of an event
 }
 
 type mapped struct {
-	va, end, off uint64
-	memory       *object
-	depth        int
+	va, end, off, page uint64
+	memory             *object
+	readOnly           bool
+	depth              int
 }
+
+// maxDepth is how many levels of parts of a map the driver survives.
+const maxDepth = 16
 
 type file struct {
 	driver *Driver
@@ -75,7 +87,7 @@ type file struct {
 	events []event
 }
 
-type event struct{ object, notifier, info uint32 }
+type event struct{ object, notifier uint32 }
 
 // Statuses, from nvstatuscodes.h.
 const (
@@ -132,10 +144,13 @@ func memory(size uint64) (*os.File, error) {
 
 // Stats are numbers of a driver.
 type Stats struct {
-	Calls   int // that were made
-	Depth   int // most levels of parts of maps, ever
-	Objects int
-	Running int // channels that are not disabled
+	Calls                      int // that were made
+	Depth                      int // most levels of parts of maps, ever
+	Objects                    int // of all classes, and those of some:
+	Memories, Spaces, Channels int
+	Running                    int    // channels that are not disabled
+	Slice                      uint64 // of some channel
+	Pages                      int    // that are mapped below nvrm.OwnFirst
 }
 
 // Stats returns the driver's numbers.
@@ -146,12 +161,47 @@ func (d *Driver) Stats() Stats {
 	for _, c := range d.clients {
 		s.Objects += len(c.objects)
 		for _, o := range c.objects {
-			if o.class == classChannel && !o.disabled {
-				s.Running++
+			switch o.class {
+			case classVRAM, classRegistered:
+				s.Memories++
+			case classSpace:
+				s.Spaces++
+				for _, m := range o.maps {
+					if m.va < nvrm.OwnFirst {
+						s.Pages += int((m.end - m.va) / page)
+					}
+				}
+			case classGroup:
+				s.Slice = o.slice
+			case classChannel:
+				if s.Channels++; !o.channel.disabled {
+					s.Running++
+				}
 			}
 		}
 	}
 	return s
+}
+
+// Freeze makes channels execute nothing, as while others have the card.
+func (d *Driver) Freeze(on bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.frozen = on
+}
+
+// At returns the memory behind an address of the only space from there to the end of its page, nil if nothing is mapped.
+func (d *Driver) At(va uint64) (mem []byte, readOnly bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, c := range d.clients {
+		for _, o := range c.objects {
+			if o.class == classSpace {
+				return o.at(va)
+			}
+		}
+	}
+	return nil, false
 }
 
 // OS implements nvrm.File.
@@ -214,16 +264,20 @@ func (c *client) free(h uint32) {
 	}
 	if o := c.objects[h]; o != nil && o.mem != nil {
 		o.mem.Close()
+		unix.Munmap(o.view)
+		o.view = nil
+	} else if o != nil && o.channel != nil {
+		o.channel.stopped = true
 	}
 	delete(c.objects, h)
 }
 
 // post reports an event to the files that listen to it: those of the client for an error, else those of all.
-func (d *Driver) post(c *client, notifier, info uint32) {
+func (d *Driver) post(c *client, notifier uint32) {
 	for _, other := range d.clients {
 		for h, o := range other.objects {
 			if o.class == classEvent && o.event == notifier && (other == c || notifier != notifyError) {
-				o.file.events = append(o.file.events, event{h, notifier &^ (1 << 27), info})
+				o.file.events = append(o.file.events, event{h, notifier &^ nonStall})
 				unix.Write(int(o.file.os.Fd()), []byte{1, 0, 0, 0, 0, 0, 0, 0})
 			}
 		}
@@ -235,19 +289,19 @@ func (d *Driver) mapMemory(c *client, _ *file, arg []byte) uint32 {
 	const fixed = 1 << 15
 	p := as[nvgpu.NVOS46_PARAMETERS_V580](arg)
 	r, m := c.objects[p.Dma.Val], c.objects[p.Memory.Val]
-	page := uint64(4096)
+	size := uint64(page)
 	switch p.Flags >> 8 & 0xf {
 	case 2:
-		page = 64 << 10
+		size = 64 << 10
 	case 4:
-		page = 2 << 20
+		size = 2 << 20
 	}
 	switch {
-	case r == nil || r.class != classRange && r.class != classWhole || m == nil || m.mem == nil && m.host == 0:
+	case r == nil || r.class != classRange && r.class != classWhole || m == nil || m.view == nil:
 		return badObject
-	case p.Flags&fixed == 0 || p.DmaOffset < r.first || p.Length == 0 || p.Length > r.first+r.size-p.DmaOffset || (p.DmaOffset|p.Length|p.Offset)%page != 0:
+	case p.Flags&fixed == 0 || p.DmaOffset < r.first || p.Length == 0 || p.Length > r.first+r.size-p.DmaOffset || (p.DmaOffset|p.Length|p.Offset)%size != 0:
 		return badAddress
-	case p.Offset > m.size || p.Length > m.size-p.Offset || m.host != 0 && page != 4096:
+	case p.Offset > m.size || p.Length > m.size-p.Offset || m.mem == nil && size != page:
 		return badOffset
 	}
 	s, end := r.space, p.DmaOffset+p.Length
@@ -255,7 +309,12 @@ func (d *Driver) mapMemory(c *client, _ *file, arg []byte) uint32 {
 	if i > 0 && s.maps[i-1].end > p.DmaOffset {
 		return badValue
 	}
-	s.maps = slices.Insert(s.maps, i, mapped{p.DmaOffset, end, p.Offset, m, 0})
+	if d.Refuse != nil {
+		if status := d.Refuse(); status != 0 {
+			return status
+		}
+	}
+	s.maps, s.stale = slices.Insert(s.maps, i, mapped{p.DmaOffset, end, p.Offset, size, m, p.Flags&1 != 0, 0}), true
 	return 0
 }
 
@@ -267,23 +326,38 @@ func (d *Driver) unmapMemory(c *client, _ *file, arg []byte) uint32 {
 		return badObject
 	}
 	var left []mapped
-	status := uint32(notFound)
+	found := uint64(0)
 	for _, k := range r.space.maps {
 		va, end := max(k.va, p.DmaOffset), min(k.end, p.DmaOffset+p.Size)
 		if k.memory != m || va >= end {
 			left = append(left, k)
 			continue
 		}
-		if r.class == classWhole && (k.va < va || end < k.end) {
+		if r.class == classWhole && (k.va < va || end < k.end) || (va|end)%k.page != 0 || k.depth == maxDepth {
 			return badAddress // parts of maps can be unmapped in reserved ranges only
 		}
-		status = 0
-		for _, rest := range []mapped{{k.va, va, k.off, m, k.depth + 1}, {end, k.end, k.off + end - k.va, m, k.depth + 1}} {
-			if rest.va < rest.end {
+		found += end - va
+		low, high := k, k
+		low.end, high.va, high.off = va, end, k.off+end-k.va
+		for _, rest := range []mapped{low, high} {
+			if rest.depth++; rest.va < rest.end {
 				left, d.depth = append(left, rest), max(d.depth, rest.depth)
 			}
 		}
 	}
-	r.space.maps = left
-	return status
+	if r.space.maps, r.space.stale = left, true; found != p.Size {
+		return notFound
+	}
+	return 0
+}
+
+// at returns the memory that a space maps at an address, to the end of its page.
+func (o *object) at(va uint64) (mem []byte, readOnly bool) {
+	i := sort.Search(len(o.maps), func(i int) bool { return o.maps[i].end > va })
+	if i == len(o.maps) || o.maps[i].va > va {
+		return nil, false
+	}
+	m := &o.maps[i]
+	off := m.off + va - m.va
+	return m.memory.view[off : off&^(page-1)+page], m.readOnly
 }

@@ -104,7 +104,9 @@ func TestDepth(t *testing.T) {
 	}
 	require.Equal(t, 8, d.Stats().Depth)
 	require.True(t, nvrm.Is(c.Free(m), nvrm.StatusInUse))
-	require.NoError(t, c.Unmap(s, m, first, 16*page))
+	require.NoError(t, c.Unmap(s, m, first+8*page, 8*page))
+	require.True(t, nvrm.Is(c.Free(m), nvrm.StatusInUse), "the card may have translations")
+	require.NoError(t, c.Invalidate(s))
 	require.NoError(t, c.Free(m))
 }
 

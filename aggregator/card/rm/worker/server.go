@@ -61,6 +61,10 @@ type stop struct {
 const maxStops = 4096
 
 func newServer(c *conn, cfg Config, events Events, kill func(), reaped <-chan struct{}, status func() string) *server {
+	cfg.Timeout = cmp.Or(cfg.Timeout, defaultTimeout)
+	if cfg.Log == nil {
+		cfg.Log = func(string, ...any) {}
+	}
 	s := &server{
 		conn: c, events: events, timeout: cfg.Timeout, log: cfg.Log, kill: kill, reaped: reaped, status: status,
 		answers: make(chan reply), ended: make(chan struct{}), delivered: make(chan struct{}), wake: make(chan struct{}, 1),

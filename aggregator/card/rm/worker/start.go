@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -31,22 +30,12 @@ func Start(cfg Config, events Events) (Worker, error) {
 }
 
 func start(cfg Config, events Events) (*server, error) {
-	cfg.Timeout = cmp.Or(cfg.Timeout, defaultTimeout)
-	if cfg.Log == nil {
-		cfg.Log = func(string, ...any) {}
-	}
 	credential, err := credentialOf(cfg.User)
 	if err != nil {
 		return nil, err
 	}
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	c, its, err := connect()
 	if err != nil {
-		return nil, fmt.Errorf("socketpair: %w", err)
-	}
-	its := os.NewFile(uintptr(pair[1]), "worker")
-	c, err := newConn(os.NewFile(uintptr(pair[0]), "server"))
-	if err != nil {
-		its.Close()
 		return nil, err
 	}
 	command := append([]string(nil), cfg.Command...)
@@ -78,6 +67,21 @@ func start(cfg Config, events Events) (*server, error) {
 	s := newServer(c, cfg, events, func() { cmd.Process.Kill() }, reaped, func() string { return cmd.ProcessState.String() })
 	s.pid = cmd.Process.Pid
 	return s, s.open()
+}
+
+// connect makes a connection: the server's end, and the other end as a file.
+func connect() (*conn, *os.File, error) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("socketpair: %w", err)
+	}
+	its := os.NewFile(uintptr(pair[1]), "worker")
+	c, err := newConn(os.NewFile(uintptr(pair[0]), "server"))
+	if err != nil {
+		its.Close()
+		return nil, nil, err
+	}
+	return c, its, nil
 }
 
 // credentialOf returns whom the process becomes, nil if it is the server's own user.

@@ -123,24 +123,10 @@ func openFiles(t *testing.T) int {
 	return len(names)
 }
 
-// inProcess serves a driver in this process.
-func inProcess(t *testing.T, d nvrm.System, r *recorder) *server {
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+// testDriver serves a driver in this process.
+func testDriver(t *testing.T, d nvrm.System, r *recorder) *server {
+	s, err := inProcess(d, Config{Log: t.Logf}, r)
 	require.NoError(t, err)
-	its, err := newConn(os.NewFile(uintptr(pair[0]), ""))
-	require.NoError(t, err)
-	c, err := newConn(os.NewFile(uintptr(pair[1]), ""))
-	require.NoError(t, err)
-	reaped := make(chan struct{})
-	go func() {
-		defer close(reaped)
-		p := &process{conn: its, linger: true}
-		p.serve(func() (*nvrm.Client, error) { return nvrm.Open(d, 0, false) })
-		p.client.Close()
-		its.Close()
-	}()
-	s := newServer(c, Config{Timeout: time.Minute, Log: t.Logf}, r, func() {}, reaped, func() string { return "over" })
-	require.NoError(t, s.open())
 	return s
 }
 
@@ -327,7 +313,7 @@ func TestRefusals(t *testing.T) {
 
 // TestErrors: an error of the driver arrives as it is, and names how many steps were carried out.
 func TestErrors(t *testing.T) {
-	s := inProcess(t, new(fakerm.Driver), new(recorder))
+	s := testDriver(t, new(fakerm.Driver), new(recorder))
 	defer s.Close()
 	require.NoError(t, s.Register(1, memfd(t, mib), 0, mib))
 	require.NoError(t, s.NewSpace(1))
@@ -358,7 +344,7 @@ func TestErrors(t *testing.T) {
 func TestPause(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		d := new(fakerm.Driver)
-		s := inProcess(t, d, new(recorder))
+		s := testDriver(t, d, new(recorder))
 		defer s.Close()
 		require.NoError(r, s.Register(1, memfd(t, mib), 0, mib))
 		paused, enabled := false, map[uint32]bool{}
@@ -392,7 +378,7 @@ func TestPause(t *testing.T) {
 // TestTogether makes calls and receives events from many goroutines.
 func TestTogether(t *testing.T) {
 	r := new(recorder)
-	s := inProcess(t, new(fakerm.Driver), r)
+	s := testDriver(t, new(fakerm.Driver), r)
 	require.NoError(t, s.Register(0, memfd(t, mib), 0, mib))
 	var all sync.WaitGroup
 	for i := range uint32(4) {
@@ -416,7 +402,7 @@ func TestTogether(t *testing.T) {
 // TestEvents: a channel's end is reported once, and the end of work to those that have channels on the engine.
 func TestEvents(t *testing.T) {
 	d, a, b := new(fakerm.Driver), new(recorder), new(recorder)
-	mine, other := inProcess(t, d, a), inProcess(t, d, b)
+	mine, other := testDriver(t, d, a), testDriver(t, d, b)
 	for _, s := range []*server{mine, other} {
 		require.NoError(t, s.Register(0, memfd(t, mib), 0, mib))
 		require.NoError(t, s.Register(1, memfd(t, mib), 0, mib))
@@ -456,11 +442,9 @@ func TestHostile(t *testing.T) {
 		"4096 stopped channels": func(c *conn) error { return c.send(message(nil, &answer{Kind: stopped}), null) },
 	} {
 		t.Run(want, func(t *testing.T) {
-			pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+			c, file, err := connect()
 			require.NoError(t, err)
-			its, err := newConn(os.NewFile(uintptr(pair[0]), ""))
-			require.NoError(t, err)
-			c, err := newConn(os.NewFile(uintptr(pair[1]), ""))
+			its, err := newConn(file)
 			require.NoError(t, err)
 			reaped := make(chan struct{})
 			close(reaped)
