@@ -12,7 +12,7 @@ import (
 // openNvidia opens the card of the host's NVIDIA driver that the options describe.
 func openNvidia(c *config.Card, log func(format string, args ...any)) (card.GPU, error) {
 	process := worker.Config{Command: []string{"/proc/self/exe", "card-worker"}, Minor: c.Index, AnyDriver: c.AnyDriver, User: c.User, Log: log}
-	gpu, err := rm.Open(rm.Config{Log: log}, func(_ int, ev worker.Events) (worker.Worker, error) { return worker.Start(process, ev) })
+	gpu, err := rm.Open(rm.Config{Log: log}, func(_ int, ev worker.Events) (*worker.Worker, error) { return worker.Start(process, ev) })
 	if err != nil {
 		return nil, fmt.Errorf("card nvidia%d: %w; umbra card probe says what is missing", c.Index, err)
 	}

@@ -21,8 +21,8 @@ import (
 // TestHostDriver: drivers of two GH100s, which map BAR2, copy through the whole server on a card of the host's driver. The
 // end of one guest's process quarantines that guest alone.
 func TestHostDriver(t *testing.T) {
-	workers := make(map[int]worker.Worker)
-	gpu, err := rm.Open(rm.Config{Log: t.Logf}, func(share int, ev worker.Events) (w worker.Worker, err error) {
+	workers := make(map[int]*worker.Worker)
+	gpu, err := rm.Open(rm.Config{Log: t.Logf}, func(share int, ev worker.Events) (w *worker.Worker, err error) {
 		w, err = worker.InProcess(&fakerm.Driver{VRAM: 80 << 30}, worker.Config{}, ev)
 		workers[share] = w
 		return w, err

@@ -35,11 +35,11 @@ func HostCard() bool {
 
 // OpenHost opens a card of the host's driver.
 func OpenHost() (card.GPU, error) {
-	start := func(_ int, ev worker.Events) (worker.Worker, error) {
+	start := func(_ int, ev worker.Events) (*worker.Worker, error) {
 		return worker.InProcess(&fakerm.Driver{VRAM: 128 << 30}, worker.Config{}, ev)
 	}
 	if os.Getenv(EnvCard) == "nvidia" {
-		start = func(_ int, ev worker.Events) (worker.Worker, error) {
+		start = func(_ int, ev worker.Events) (*worker.Worker, error) {
 			return worker.Start(worker.Config{Command: []string{os.Getenv(EnvUmbra), "card-worker"}}, ev)
 		}
 	}

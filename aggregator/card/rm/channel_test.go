@@ -65,8 +65,6 @@ func TestCopies(t *testing.T) {
 	}
 	require.NoError(t, g.gpu.ScrubVRAM(g.base(), vramSize))
 	require.True(t, g.gpu.SameVRAM(g.base()+inCard, make([]byte, n)) && g.gpu.SameVRAM(g.base()+inHost, make([]byte, n)))
-	g.leave()
-	r.gpu.Close()
 }
 
 // TestFaults: what stops a channel is told once and ends that channel alone. A process that dies ends its guest's.
@@ -125,9 +123,6 @@ func TestFaults(t *testing.T) {
 	require.False(t, g.gpu.ReadVRAM(g.base(), make([]byte, 4)), "the card's memory is the driver's again")
 	require.True(t, g.gpu.ReadVRAM(g.base()+vramSize-4, make([]byte, 4)))
 	works(other)
-	g.leave()
-	o.leave()
-	r.gpu.Close()
 }
 
 // TestStops: a channel that may not run leaves the card with its work, and goes on with it.
@@ -163,8 +158,6 @@ func TestStops(t *testing.T) {
 	require.NoError(t, r.gpu.SetWeight(g.share, 3))
 	require.Error(t, r.gpu.SetWeight(g.share, 0))
 	eventually(t, func() bool { return g.w.Stats().Slice == 3000 })
-	g.leave()
-	r.gpu.Close()
 }
 
 // TestRing: more batches than the server's ring has wait for room, and a guest's own base of segments stays.
@@ -191,8 +184,6 @@ func TestRing(t *testing.T) {
 	eventually(t, c.Quiet)
 	require.Equal(t, c.put, c.Progress().GPGet)
 	require.Empty(t, c.faults())
-	g.leave()
-	r.gpu.Close()
 }
 
 // TestHung: work that does not end is reset when it keeps another guest's from the engine, and not while others go on.
@@ -218,9 +209,6 @@ func TestHung(t *testing.T) {
 	other.wait()
 	require.Len(t, hung.faults(), 1)
 	require.Empty(t, append(free.faults(), other.faults()...))
-	g.leave()
-	o.leave()
-	r.gpu.Close()
 }
 
 // TestAccount: the time of an engine is divided by time slices while several have work.
@@ -312,6 +300,4 @@ func TestMoves(t *testing.T) {
 	close(stop)
 	moving.Wait()
 	require.Empty(t, c.faults())
-	g.leave()
-	r.gpu.Close()
 }

@@ -25,7 +25,7 @@ type Config struct {
 }
 
 // Start starts the process of a share.
-type Start func(share int, ev worker.Events) (worker.Worker, error)
+type Start func(share int, ev worker.Events) (*worker.Worker, error)
 
 // Channels is the most that the host's driver makes on a card.
 const Channels = 2044

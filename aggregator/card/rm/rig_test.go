@@ -24,13 +24,12 @@ const (
 type rig struct {
 	t       tester
 	gpu     *GPU
-	mu      sync.Mutex
 	workers map[int]fake
 }
 
 // fake is the worker of a share, with a driver of its own.
 type fake struct {
-	worker.Worker
+	*worker.Worker
 	*fakerm.Driver
 }
 
@@ -39,21 +38,22 @@ type tester interface {
 	Helper()
 	Fatalf(string, ...any)
 	Logf(string, ...any)
+	Failed() bool
+	Cleanup(func())
 }
 
 func newRig(t tester, cfg Config) *rig {
 	r := &rig{t: t, workers: make(map[int]fake)}
 	cfg.Log = t.Logf
 	var err error
-	r.gpu, err = Open(cfg, func(share int, ev worker.Events) (worker.Worker, error) {
+	r.gpu, err = Open(cfg, func(share int, ev worker.Events) (*worker.Worker, error) {
 		d := &fakerm.Driver{VRAM: 8 << 30}
 		w, err := worker.InProcess(d, worker.Config{Log: t.Logf}, ev)
-		r.mu.Lock()
-		defer r.mu.Unlock()
 		r.workers[share] = fake{w, d}
 		return w, err
 	})
 	require.NoError(t, err)
+	t.Cleanup(r.gpu.Close)
 	return r
 }
 
@@ -80,6 +80,11 @@ func (r *rig) join(n int) *guest {
 	require.NoError(r.t, err)
 	g.space = sp.(*space)
 	g.ram = g.mapRAM(ramAt, 1<<20)
+	r.t.Cleanup(func() {
+		if !r.t.Failed() {
+			g.leave()
+		}
+	})
 	return g
 }
 

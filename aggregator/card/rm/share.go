@@ -28,7 +28,7 @@ type share struct {
 	gpu     *GPU
 	cfg     card.ShareConfig
 	used    int // channels; guarded by GPU.mu
-	worker  worker.Worker
+	worker  *worker.Worker
 	shut    func() // ends the process
 	bell    []byte // the card's doorbell
 	fence   atomic.Uint32

@@ -269,8 +269,6 @@ func TestSpace(t *testing.T) {
 				require.NoError(t, err)
 			}
 		}
-		f.leave()
-		f.gpu.Close()
 	})
 }
 
@@ -299,6 +297,4 @@ func TestMerged(t *testing.T) {
 	done, err := f.space.Apply([]card.Change{{VA: farVA, Size: 3 * page, Page: page, Addrs: addrs[:3], Flags: shadowpt.Mapped}})
 	require.ErrorIs(t, err, card.ErrTables)
 	require.Zero(t, done)
-	f.leave()
-	f.gpu.Close()
 }

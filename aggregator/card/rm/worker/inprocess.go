@@ -10,15 +10,7 @@ import (
 )
 
 // InProcess is Start for tests: goroutines of this process are the other one, with a driver that the caller chooses.
-func InProcess(sys nvrm.System, cfg Config, events Events) (Worker, error) {
-	s, err := inProcess(sys, cfg, events)
-	if err != nil {
-		return nil, err // not a nil *server
-	}
-	return s, nil
-}
-
-func inProcess(sys nvrm.System, cfg Config, events Events) (*server, error) {
+func InProcess(sys nvrm.System, cfg Config, events Events) (*Worker, error) {
 	cfg.Timeout = cmp.Or(cfg.Timeout, time.Minute) // a fake driver may copy much during a call
 	c, file, err := connect()
 	if err != nil {
@@ -47,6 +39,6 @@ func inProcess(sys nvrm.System, cfg Config, events Events) (*server, error) {
 		}
 		its.Close()
 	}()
-	s := newServer(c, cfg, events, func() {}, ended, func() string { return "over" })
+	s := newWorker(c, cfg, events, func() {}, ended, func() string { return "over" })
 	return s, s.open()
 }

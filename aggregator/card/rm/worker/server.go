@@ -14,8 +14,11 @@ import (
 // ErrEnded is the error of all calls after the end of the process.
 var ErrEnded = errors.New("the process of the card's channels has ended")
 
-// server is the Worker of a process.
-type server struct {
+// Worker is one guest's process as the server sees it. Objects, spaces and channels have numbers that the caller
+// chooses, each kind from 0 on; a number is free again after the free. Calls may come from any goroutine, and are carried
+// out in the order in which they come. A call that the process does not answer in time ends the process; it and all later
+// ones return [ErrEnded].
+type Worker struct {
 	conn    *conn
 	events  Events
 	timeout time.Duration
@@ -60,12 +63,12 @@ type stop struct {
 // maxStops bounds what a process that has gone mad can make the server remember.
 const maxStops = 4096
 
-func newServer(c *conn, cfg Config, events Events, kill func(), reaped <-chan struct{}, status func() string) *server {
+func newWorker(c *conn, cfg Config, events Events, kill func(), reaped <-chan struct{}, status func() string) *Worker {
 	cfg.Timeout = cmp.Or(cfg.Timeout, defaultTimeout)
 	if cfg.Log == nil {
 		cfg.Log = func(string, ...any) {}
 	}
-	s := &server{
+	s := &Worker{
 		conn: c, events: events, timeout: cfg.Timeout, log: cfg.Log, kill: kill, reaped: reaped, status: status,
 		answers: make(chan reply), ended: make(chan struct{}), delivered: make(chan struct{}), wake: make(chan struct{}, 1),
 	}
@@ -75,7 +78,7 @@ func newServer(c *conn, cfg Config, events Events, kill func(), reaped <-chan st
 }
 
 // end ends the process, and makes all calls return err.
-func (s *server) end(err error) {
+func (s *Worker) end(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err == nil {
@@ -86,14 +89,14 @@ func (s *server) end(err error) {
 }
 
 // why returns why the process ended, nil if it has not.
-func (s *server) why() error {
+func (s *Worker) why() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.err
 }
 
 // call makes a call, and waits for its answer.
-func (s *server) call(r request, steps []Step, f *os.File, timeout time.Duration) (reply, error) {
+func (s *Worker) call(r request, steps []Step, f *os.File, timeout time.Duration) (reply, error) {
 	s.turn.Lock()
 	defer s.turn.Unlock()
 	if err := s.why(); err != nil {
@@ -122,13 +125,13 @@ func (s *server) call(r request, steps []Step, f *os.File, timeout time.Duration
 }
 
 // ask makes a call of which only the error matters.
-func (s *server) ask(c call, number uint32, arg uint64) error {
+func (s *Worker) ask(c call, number uint32, arg uint64) error {
 	_, err := s.call(request{Call: c, Number: number, A: arg}, nil, nil, s.timeout)
 	return err
 }
 
 // file makes a call that returns a file.
-func (s *server) file(r request) (*os.File, error) {
+func (s *Worker) file(r request) (*os.File, error) {
 	a, err := s.call(r, nil, nil, s.timeout)
 	if err == nil && a.file == nil {
 		err = fmt.Errorf("%s: the answer has no file", calls[r.Call].name)
@@ -137,7 +140,7 @@ func (s *server) file(r request) (*os.File, error) {
 }
 
 // read receives answers and events, on a goroutine of its own.
-func (s *server) read() {
+func (s *Worker) read() {
 	for {
 		a, err := s.next()
 		if err != nil {
@@ -168,7 +171,7 @@ func (s *server) read() {
 	}
 }
 
-func (s *server) next() (a reply, err error) {
+func (s *Worker) next() (a reply, err error) {
 	body, f, err := s.conn.receive(nil, answerBytes+maxText)
 	if err != nil {
 		return a, err
@@ -184,7 +187,7 @@ func (s *server) next() (a reply, err error) {
 }
 
 // report keeps a report for the other goroutine, so that a slow receiver does not delay answers.
-func (s *server) report(a reply) {
+func (s *Worker) report(a reply) {
 	if a.Kind == logged {
 		s.log("%s", a.text)
 		return
@@ -207,7 +210,7 @@ func (s *server) report(a reply) {
 }
 
 // deliver calls Events, on a goroutine of its own.
-func (s *server) deliver() {
+func (s *Worker) deliver() {
 	defer close(s.delivered)
 	for last := false; !last; {
 		select {
@@ -238,7 +241,7 @@ func (s *server) deliver() {
 }
 
 // open waits until the process has its client.
-func (s *server) open() error {
+func (s *Worker) open() error {
 	_, err := s.call(request{Call: callOpen}, nil, nil, startTimeout)
 	s.mu.Lock()
 	err = cmp.Or(err, s.err)
@@ -250,8 +253,8 @@ func (s *server) open() error {
 	return nil
 }
 
-// Close implements Worker.
-func (s *server) Close() error {
+// Close ends the process.
+func (s *Worker) Close() error {
 	s.end(ErrEnded)
 	select {
 	case <-s.reaped:

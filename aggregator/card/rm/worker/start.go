@@ -21,15 +21,7 @@ const (
 )
 
 // Start starts a process, and waits until it has its client of the driver. Its errors are for users.
-func Start(cfg Config, events Events) (Worker, error) {
-	s, err := start(cfg, events)
-	if err != nil {
-		return nil, err // not a nil *server
-	}
-	return s, nil
-}
-
-func start(cfg Config, events Events) (*server, error) {
+func Start(cfg Config, events Events) (*Worker, error) {
 	credential, err := credentialOf(cfg.User)
 	if err != nil {
 		return nil, err
@@ -64,7 +56,7 @@ func start(cfg Config, events Events) (*server, error) {
 		c.Close()
 		return nil, fmt.Errorf("start the process of the card's channels: %w", err)
 	}
-	s := newServer(c, cfg, events, func() { cmd.Process.Kill() }, reaped, func() string { return cmd.ProcessState.String() })
+	s := newWorker(c, cfg, events, func() { cmd.Process.Kill() }, reaped, func() string { return cmd.ProcessState.String() })
 	s.pid = cmd.Process.Pid
 	return s, s.open()
 }

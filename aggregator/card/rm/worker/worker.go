@@ -6,51 +6,15 @@
 // call that does not end in time ends the process. The driver then frees all that the guest had.
 //
 // The server has three goroutines for a process: one receives, one calls [Events], and one waits for its end. Locks:
-// server.turn for a call, then server.mu. In the process one goroutine receives, one makes the driver's calls, and
+// Worker.turn for a call, then Worker.mu. In the process one goroutine receives, one makes the driver's calls, and
 // one waits for events. Locks: process.mu for a call of the driver, then process.out to send.
 package worker
 
 import (
-	"os"
 	"time"
 
 	"github.com/umbra-gpu/umbra/aggregator/card/rm/nvrm"
 )
-
-// Worker is one guest's process as the server sees it, or a twin in tests. Objects, spaces and channels have
-// numbers that the caller chooses, each kind from 0 on; a number is free again after the free. Calls may come from any
-// goroutine, and are carried out in the order in which they come. A call that the process does not answer in
-// time ends the process; it and all later ones return [ErrEnded].
-type Worker interface {
-	// Info describes the card, and Doorbell returns the file of its doorbell (nvrm.DoorbellBytes). The driver keeps what
-	// the guest has on the card until the server, too, has unmapped and closed the files of Doorbell and NewVRAM.
-	Info() (nvrm.Info, error)
-	Doorbell() (*os.File, error)
-
-	// NewVRAM makes an object of the card's memory, in whole pages of 2 MiB. The file maps it, from offset 0 and as a whole.
-	NewVRAM(object uint32, size uint64) (*os.File, error)
-	// Register makes n bytes of a file at off an object. Both are multiples of 4 KiB.
-	Register(object uint32, f *os.File, off, n uint64) error
-	// Free frees an object. No space may map it, and the server no longer maps its file: others get the memory.
-	Free(object uint32) error
-
-	NewSpace(space uint32) error
-	FreeSpace(space uint32) error
-	// Apply carries out steps, in their order, until one fails, and returns how many it did.
-	Apply(space uint32, steps []Step) (done int, err error)
-	// Invalidate makes the card drop its translations of a space.
-	Invalidate(space uint32) error
-
-	NewChannel(channel uint32, c Channel) (token uint32, err error)
-	FreeChannel(channel uint32) error
-	Enable(channel uint32, on bool) error
-	SetSlice(channel uint32, us uint64) error
-	// Reset ends a channel whose work does not end.
-	Reset(channel uint32) error
-
-	// Close ends the process.
-	Close() error
-}
 
 // Op is what a step does.
 type Op uint32

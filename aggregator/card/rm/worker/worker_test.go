@@ -124,8 +124,8 @@ func openFiles(t *testing.T) int {
 }
 
 // testDriver serves a driver in this process.
-func testDriver(t *testing.T, d nvrm.System, r *recorder) *server {
-	s, err := inProcess(d, Config{Log: t.Logf}, r)
+func testDriver(t *testing.T, d nvrm.System, r *recorder) *Worker {
+	s, err := InProcess(d, Config{Log: t.Logf}, r)
 	require.NoError(t, err)
 	return s
 }
@@ -137,7 +137,7 @@ const (
 )
 
 // use makes one call of each kind. It returns the first error.
-func use(t *testing.T, w Worker, r *recorder) (err error) {
+func use(t *testing.T, w *Worker, r *recorder) (err error) {
 	ram := memfd(t, 4*mib)
 	var token uint32
 	var bell, vram *os.File
@@ -253,9 +253,9 @@ func TestDeath(t *testing.T) {
 func TestHang(t *testing.T) {
 	cfg := configOf(t, &fakerm.Driver{Hang: 14})
 	cfg.Timeout = 300 * time.Millisecond
-	for name, call := range map[string]func(s *server) error{
-		"a call": func(s *server) error { return s.NewSpace(1) },
-		"apply": func(s *server) error {
+	for name, call := range map[string]func(s *Worker) error{
+		"a call": func(s *Worker) error { return s.NewSpace(1) },
+		"apply": func(s *Worker) error {
 			require.NoError(t, unix.Kill(s.pid, unix.SIGSTOP))
 			_, err := s.Apply(1, make([]Step, 16*maxSteps))
 			return err
@@ -263,7 +263,7 @@ func TestHang(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := new(recorder)
-			s, err := start(cfg, r)
+			s, err := Start(cfg, r)
 			require.NoError(t, err)
 			begin := time.Now()
 			require.ErrorIs(t, call(s), ErrEnded)
@@ -403,7 +403,7 @@ func TestTogether(t *testing.T) {
 func TestEvents(t *testing.T) {
 	d, a, b := new(fakerm.Driver), new(recorder), new(recorder)
 	mine, other := testDriver(t, d, a), testDriver(t, d, b)
-	for _, s := range []*server{mine, other} {
+	for _, s := range []*Worker{mine, other} {
 		require.NoError(t, s.Register(0, memfd(t, mib), 0, mib))
 		require.NoError(t, s.Register(1, memfd(t, mib), 0, mib))
 		require.NoError(t, s.NewSpace(0))
@@ -420,7 +420,7 @@ func TestEvents(t *testing.T) {
 	}
 	require.NoError(t, mine.Enable(0, true))
 	a.eventually(t, func() bool { return len(a.engines) == 1 })
-	for _, s := range []*server{mine, other} {
+	for _, s := range []*Worker{mine, other} {
 		require.NoError(t, s.Close())
 		<-s.delivered
 	}
@@ -449,7 +449,7 @@ func TestHostile(t *testing.T) {
 			reaped := make(chan struct{})
 			close(reaped)
 			r := &recorder{stall: make(chan struct{})}
-			s := newServer(c, Config{Timeout: time.Minute, Log: t.Logf}, r, func() {}, reaped, func() string { return "over" })
+			s := newWorker(c, Config{Timeout: time.Minute, Log: t.Logf}, r, func() {}, reaped, func() string { return "over" })
 			for range 2*maxStops + 10 {
 				if send(its) != nil {
 					break
