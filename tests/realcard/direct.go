@@ -1,8 +1,8 @@
 package main
 
 import (
+	"encoding/binary"
 	"fmt"
-	"os"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -66,15 +66,9 @@ func MeasureDirect(minor int) (d Direct, err error) {
 	if err := ch.run(new(push.Buffer).Bind(push.HopperCopy)); err != nil {
 		return d, err
 	}
-	var took []time.Duration
-	for range 5000 {
-		begin := time.Now()
-		if err := ch.run(new(push.Buffer)); err != nil {
-			return d, err
-		}
-		took = append(took, time.Since(begin))
+	if d.Latency, err = ch.times(5000, func(b *push.Buffer) {}); err != nil {
+		return d, err
 	}
-	d.Latency = spread(took)
 	d.Copy, d.Upload, err = ch.bandwidth(c, space)
 	return d, err
 }
@@ -84,16 +78,9 @@ func newDirect(c *nvrm.Client, space *nvrm.Space) (*directChannel, error) {
 	if err != nil {
 		return nil, err
 	}
-	own, err := shared(ownSize)
-	if err != nil {
-		return nil, err
-	}
-	memory, err := c.Register(own)
-	if err != nil {
-		return nil, err
-	}
 	const va = 0x1000_0000
-	if err := c.Map(space, memory, nvrm.Map{VA: va, Size: ownSize, Page: 4096}); err != nil {
+	own, memory, err := shared(c, space, va, ownSize)
+	if err != nil {
 		return nil, err
 	}
 	channel, err := c.NewChannel(nvrm.ChannelConfig{
@@ -107,25 +94,21 @@ func newDirect(c *nvrm.Client, space *nvrm.Space) (*directChannel, error) {
 	if err != nil {
 		return nil, err
 	}
-	bell, err := mapFile(f.OS(), nvrm.DoorbellBytes)
+	bell, err := unix.Mmap(int(f.OS().Fd()), 0, nvrm.DoorbellBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	return &directChannel{own: own, bell: bell, va: va, token: channel.Token, push: ownPush}, err
 }
 
-func shared(n int) ([]byte, error) {
-	fd, err := unix.MemfdCreate("realcard", unix.MFD_CLOEXEC)
+// shared makes memory of this process that the card reaches at va.
+func shared(c *nvrm.Client, space *nvrm.Space, va, n uint64) ([]byte, *nvrm.Memory, error) {
+	mem, err := unix.Mmap(-1, 0, int(n), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_SHARED)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	f := os.NewFile(uintptr(fd), "realcard")
-	defer f.Close()
-	if err := f.Truncate(int64(n)); err != nil {
-		return nil, err
+	memory, err := c.Register(mem)
+	if err != nil {
+		return nil, nil, err
 	}
-	return mapFile(f, n)
-}
-
-func mapFile(f *os.File, n int) ([]byte, error) {
-	return unix.Mmap(int(f.Fd()), 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	return mem, memory, c.Map(space, memory, nvrm.Map{VA: va, Size: n, Page: 4096})
 }
 
 // run submits commands with a release behind them, and waits for that.
@@ -136,9 +119,9 @@ func (ch *directChannel) run(b *push.Buffer) error {
 		ch.push = ownPush
 	}
 	for i, w := range words {
-		*word32(ch.own, ch.push+4*uint64(i)) = w
+		binary.LittleEndian.PutUint32(ch.own[ch.push+4*uint64(i):], w)
 	}
-	*word64(ch.own, ownRing+8*uint64(ch.put)) = ch.va + ch.push | uint64(len(words))<<42
+	binary.LittleEndian.PutUint64(ch.own[ownRing+8*ch.put:], ch.va+ch.push|uint64(len(words))<<42)
 	ch.push += 4 * uint64(len(words))
 	ch.put = (ch.put + 1) % entries
 	atomic.StoreUint32(word32(ch.own, ownUSERD+nvrm.USERDPut), ch.put)
@@ -151,6 +134,21 @@ func (ch *directChannel) run(b *push.Buffer) error {
 	return nil
 }
 
+// times runs the same commands many times.
+func (ch *directChannel) times(n int, add func(*push.Buffer)) (Spread, error) {
+	took := make([]time.Duration, n)
+	for i := range took {
+		b := new(push.Buffer)
+		add(b)
+		begin := time.Now()
+		if err := ch.run(b); err != nil {
+			return Spread{}, err
+		}
+		took[i] = time.Since(begin)
+	}
+	return spread(took), nil
+}
+
 // bandwidth measures copies of 64 MiB.
 func (ch *directChannel) bandwidth(c *nvrm.Client, space *nvrm.Space) (inside, upload float64, err error) {
 	const n, card, ram = 64 << 20, 0x10_0000_0000, 0x8000_0000
@@ -161,30 +159,15 @@ func (ch *directChannel) bandwidth(c *nvrm.Client, space *nvrm.Space) (inside, u
 	if err := c.Map(space, vram, nvrm.Map{VA: card, Size: 2 * n, Page: 2 << 20}); err != nil {
 		return 0, 0, err
 	}
-	host, err := shared(n)
-	if err != nil {
-		return 0, 0, err
-	}
-	memory, err := c.Register(host)
-	if err != nil {
-		return 0, 0, err
-	}
-	if err := c.Map(space, memory, nvrm.Map{VA: ram, Size: n, Page: 4096}); err != nil {
+	if _, _, err := shared(c, space, ram, n); err != nil {
 		return 0, 0, err
 	}
 	if err := c.Invalidate(space); err != nil {
 		return 0, 0, err
 	}
 	rate := func(dst, src uint64) (float64, error) {
-		var took []time.Duration
-		for range 20 {
-			begin := time.Now()
-			if err := ch.run(new(push.Buffer).Copy(push.HopperCopy, dst, src, n)); err != nil {
-				return 0, err
-			}
-			took = append(took, time.Since(begin))
-		}
-		return n / float64(spread(took).P50.Nanoseconds()), nil
+		took, err := ch.times(20, func(b *push.Buffer) { b.Copy(push.HopperCopy, dst, src, n) })
+		return n / float64(took.P50.Nanoseconds()), err
 	}
 	if inside, err = rate(card+n, card); err != nil {
 		return 0, 0, err

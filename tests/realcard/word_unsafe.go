@@ -3,4 +3,3 @@ package main
 import "unsafe"
 
 func word32(p []byte, at uint64) *uint32 { return (*uint32)(unsafe.Pointer(&p[at])) }
-func word64(p []byte, at uint64) *uint64 { return (*uint64)(unsafe.Pointer(&p[at])) }
