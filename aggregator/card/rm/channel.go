@@ -18,8 +18,7 @@ type channel struct {
 	space  *space
 	ev     card.ChannelEvents
 	engine card.Engine
-	id     uint32 // of the card
-	number uint32 // of the worker
+	id     uint32 // of the card, and of the worker
 	token  uint32
 	base   uint64 // of the guest's ring
 	mask   uint32 // of its entries
@@ -81,7 +80,6 @@ func (ch *channel) open(host int32) error {
 	s := ch.share
 	s.changing.Lock()
 	defer s.changing.Unlock()
-	ch.number = ch.id
 	if err := ch.ring.open(s, ch.space, ch.id); err != nil {
 		ch.ring.close(s, ch.space)
 		return err
@@ -91,7 +89,7 @@ func (ch *channel) open(host int32) error {
 		classes = copyClasses
 	}
 	var err error
-	ch.token, err = s.worker.NewChannel(ch.number, worker.Channel{
+	ch.token, err = s.worker.NewChannel(ch.id, worker.Channel{
 		Space: ch.space.number, Engine: host, Ring: ch.ring.va + ringAt, Entries: ringEntries, Own: ch.ring.object, USERD: userdAt,
 		Slice: ch.slice, Classes: classes,
 	})
@@ -129,10 +127,10 @@ func (ch *channel) settle() (work, deferred bool) {
 	ch.enabling = turn && may
 	ch.mu.Unlock()
 	if reslice {
-		ch.call("set the time slice", s.worker.SetSlice(ch.number, slice))
+		ch.call("set the time slice", s.worker.SetSlice(ch.id, slice))
 	}
 	if turn {
-		ch.call("enable or disable", s.worker.Enable(ch.number, may))
+		ch.call("enable or disable", s.worker.Enable(ch.id, may))
 	}
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
@@ -256,7 +254,7 @@ func (ch *channel) Unbind() {
 	s.changing.Lock()
 	defer s.changing.Unlock()
 	if !s.dead.Load() {
-		s.must(s.worker.FreeChannel(ch.number))
+		s.must(s.worker.FreeChannel(ch.id))
 	}
 	ch.ring.close(s, ch.space)
 }

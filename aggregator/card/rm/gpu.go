@@ -14,11 +14,6 @@ import (
 
 // Config says what of a card is used, and how. Zero values are the defaults.
 type Config struct {
-	// Copy is the copy engine that works for guests' copy channels. The default is engine 4 if the card has it, which copies
-	// inside the card's memory at 548 GB/s on an H200, where others reach 94; else the last. Engine 0 serves graphics channels.
-	Copy int
-	// Slice is the time slice of a guest of weight 1. Default 1 ms.
-	Slice time.Duration
 	// Hang is how long work may keep others from an engine before its channel ends. Default 10 s.
 	Hang time.Duration
 	Log  func(format string, args ...any)
@@ -26,6 +21,9 @@ type Config struct {
 
 // Start starts the process of a share.
 type Start func(share int, ev worker.Events) (*worker.Worker, error)
+
+// baseSlice is the time slice of a guest of weight 1, in microseconds.
+const baseSlice = 1000
 
 // Channels is the most that the host's driver makes on a card.
 const Channels = 2044
@@ -38,6 +36,7 @@ type GPU struct {
 	cfg     Config
 	start   Start
 	info    nvrm.Info
+	copy    int // the copy engine that works for guests' copy channels
 	engines [engines]engine
 
 	mu       sync.Mutex
@@ -50,7 +49,7 @@ var _ card.GPU = (*GPU)(nil)
 
 // Open opens a card. It starts a process to ask what the card has.
 func Open(cfg Config, start Start) (*GPU, error) {
-	cfg.Slice, cfg.Hang = cmp.Or(cfg.Slice, time.Millisecond), cmp.Or(cfg.Hang, 10*time.Second)
+	cfg.Hang = cmp.Or(cfg.Hang, 10*time.Second)
 	if cfg.Log == nil {
 		cfg.Log = func(string, ...any) {}
 	}
@@ -66,15 +65,10 @@ func Open(cfg Config, start Start) (*GPU, error) {
 	if len(g.info.Copies) == 0 {
 		return nil, fmt.Errorf("%s: the driver lists no copy engine: guests need one", g.info.Name)
 	}
+	// Engine 4 copies inside the card's memory at 548 GB/s on an H200, where others reach 94. Engine 0 serves graphics channels.
 	const fastest = 4
-	if cfg.Copy == 0 {
-		g.cfg.Copy = g.info.Copies[len(g.info.Copies)-1]
-		if slices.Contains(g.info.Copies, fastest) {
-			g.cfg.Copy = fastest
-		}
-	}
-	if !slices.Contains(g.info.Copies, g.cfg.Copy) {
-		return nil, fmt.Errorf("copy engine %d: %s has %v", g.cfg.Copy, g.info.Name, g.info.Copies)
+	if g.copy = g.info.Copies[len(g.info.Copies)-1]; slices.Contains(g.info.Copies, fastest) {
+		g.copy = fastest
 	}
 	return g, nil
 }
@@ -90,14 +84,14 @@ func (g *GPU) hostEngine(e card.Engine) int32 {
 	if e <= card.Copy0 || e == card.NoEngine {
 		return nvrm.Graphics
 	}
-	return int32(g.cfg.Copy)
+	return int32(g.copy)
 }
 
 func (g *GPU) engineOf(host int32) (card.Engine, bool) {
 	switch host {
 	case nvrm.Graphics:
 		return card.Graphics, true
-	case int32(g.cfg.Copy):
+	case int32(g.copy):
 		return card.Copy0 + 1, true
 	}
 	return 0, false

@@ -38,7 +38,6 @@ func (p *piece) continues(q *piece) bool {
 // pieces are disjoint pieces by address, in chunks so that a change moves few of them.
 type pieces struct {
 	chunks [][]piece // none is empty
-	n      int
 }
 
 const mostInChunk = 256
@@ -86,7 +85,6 @@ func (s *pieces) each(f func(*piece)) {
 
 // add adds a piece where none is.
 func (s *pieces) add(p piece) {
-	s.n++
 	c, i := s.from(p.va)
 	if c == len(s.chunks) {
 		if c == 0 {
@@ -110,7 +108,6 @@ func (s *pieces) add(p piece) {
 
 // remove removes the piece that begins at va.
 func (s *pieces) remove(va uint64) {
-	s.n--
 	c, i := s.from(va)
 	if s.chunks[c] = slices.Delete(s.chunks[c], i, i+1); len(s.chunks[c]) == 0 {
 		s.chunks = slices.Delete(s.chunks, c, c+1)

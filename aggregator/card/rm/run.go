@@ -77,7 +77,7 @@ func (s *share) watch() {
 		if ch == nil || ch.share != s {
 			continue
 		}
-		if err := s.worker.Reset(ch.number); err != nil && !refusal(err) {
+		if err := s.worker.Reset(ch.id); err != nil && !refusal(err) {
 			s.fail(err)
 			return
 		}

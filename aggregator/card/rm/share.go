@@ -6,7 +6,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -19,8 +18,8 @@ import (
 const channelClass = 0xc86f
 
 var (
-	graphicsClasses = []uint32{0xcb97, 0xcbc0, 0x902d, 0xa140, 0xc8b5}
-	copyClasses     = []uint32{0xc8b5}
+	graphicsClasses = worker.Classes{0xcb97, 0xcbc0, 0x902d, 0xa140, 0xc8b5}
+	copyClasses     = worker.Classes{0xc8b5}
 )
 
 // share is one guest's part of the card, and its process.
@@ -234,7 +233,7 @@ func (s *share) list() []*channel {
 
 func (s *share) setWeight(w float64) {
 	const least, most = 100, 100_000
-	s.slice.Store(uint64(min(max(w*float64(s.gpu.cfg.Slice/time.Microsecond), least), most)))
+	s.slice.Store(uint64(min(max(w*baseSlice, least), most)))
 }
 
 // Slices implements card.GPU.

@@ -81,7 +81,7 @@ func (sp *space) overlap(list []piece, va, end uint64) []piece {
 func (p *piece) step() worker.Step {
 	return worker.Step{
 		Op: worker.Map, Object: p.object, VA: p.va, Size: p.size, Offset: p.off, Page: p.page,
-		ReadOnly: p.flags&shadowpt.ReadOnly != 0, KindSet: p.kind != 0, Kind: p.kind,
+		ReadOnly: p.flags&shadowpt.ReadOnly != 0, Kind: p.kind,
 	}
 }
 

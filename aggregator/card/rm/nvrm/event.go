@@ -11,11 +11,10 @@ func cString(b []byte) string {
 	return string(s)
 }
 
-// Events is a file that becomes readable when the card reports something.
+// Events is a file that is readable (POLLIN or POLLPRI) when there are notices of the card.
 type Events struct {
+	File
 	client *Client
-	file   File
-	fd     uint32
 }
 
 // Notice is something that the card reported.
@@ -30,8 +29,8 @@ func (c *Client) Listen() (*Events, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Events{c, f, uint32(f.OS().Fd())}
-	a := nvgpu.IoctlAllocOSEvent{HClient: handle(c.root), HDevice: handle(c.device), FD: e.fd}
+	e := &Events{f, c}
+	a := nvgpu.IoctlAllocOSEvent{HClient: handle(c.root), HDevice: handle(c.device), FD: uint32(f.OS().Fd())}
 	err = check("open a file of events", call(f, nvgpu.NV_ESC_ALLOC_OS_EVENT, &a), a.Status)
 	if err == nil {
 		err = e.listen(notifyError, 0)
@@ -51,7 +50,7 @@ func (e *Events) Engine(engine int) error {
 
 func (e *Events) listen(notifier, flags uint32) error {
 	c := e.client
-	p := nvgpu.NV0005_ALLOC_PARAMETERS{HParentClient: handle(c.root), HSrcResource: handle(c.subdevice), HClass: classEvent, NotifyIndex: notifier | flags, Data: nvgpu.P64(e.fd)}
+	p := nvgpu.NV0005_ALLOC_PARAMETERS{HParentClient: handle(c.root), HSrcResource: handle(c.subdevice), HClass: classEvent, NotifyIndex: notifier | flags, Data: nvgpu.P64(e.OS().Fd())}
 	if _, err := alloc(c, "listen to events", c.subdevice, classEvent, &p); err != nil {
 		return err
 	}
@@ -65,16 +64,13 @@ func notifierOf(engine int) uint32 {
 	return notifyCopy + uint32(engine)
 }
 
-// File is the file to wait for: it is readable (POLLIN or POLLPRI) when there are notices.
-func (e *Events) File() File { return e.file }
-
 // Next takes a notice. ok is false if there is none.
 func (e *Events) Next() (n Notice, ok bool, err error) {
 	var d eventData
 	var a eventParams
 	err = pinned(&d, func(addr uint64, _ uint32) error {
 		a.Data = addr
-		return call(e.file, escGetEventData, &a)
+		return call(e.File, escGetEventData, &a)
 	})
 	if err != nil || a.Status != 0 {
 		return n, false, err

@@ -9,9 +9,7 @@ import (
 // Memory is memory that spaces can map: of the card, or of this process.
 type Memory struct {
 	Handle Handle
-	Size   uint64
-	card   bool
-	kept   File // through which others map it
+	File   File // by which any process maps memory of the card, from offset 0 and as a whole
 }
 
 // Bits of NV_MEMORY_ALLOCATION_PARAMS, from nvos.h.
@@ -42,7 +40,12 @@ func (c *Client) NewVRAM(size uint64) (*Memory, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Memory{Handle: h, Size: size, card: true}, nil
+	m := &Memory{Handle: h}
+	if m.File, err = c.mapping(c.device, h, size); err != nil {
+		c.Free(m)
+		return nil, err
+	}
+	return m, nil
 }
 
 // Register makes memory of this process reachable by the card. It stays where it is until Free.
@@ -57,20 +60,7 @@ func (c *Client) Register(mem []byte) (*Memory, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Memory{Handle: h, Size: uint64(len(mem))}, nil
-}
-
-// File returns a file by which any process maps the memory of the card, from offset 0 and as a whole. The
-// memory keeps it.
-func (c *Client) File(m *Memory) (File, error) {
-	if m.kept == nil {
-		f, err := c.mapping(c.device, m.Handle, m.Size)
-		if err != nil {
-			return nil, err
-		}
-		m.kept = f
-	}
-	return m.kept, nil
+	return &Memory{Handle: h}, nil
 }
 
 // mapping returns a file that maps n bytes of an object of the card.
@@ -107,8 +97,8 @@ func (c *Client) Doorbell() (File, error) {
 
 // Free gives memory back. No space may map it.
 func (c *Client) Free(m *Memory) error {
-	if m.kept != nil {
-		m.kept.Close()
+	if m.File != nil {
+		m.File.Close()
 	}
 	return c.free("free memory", c.device, m.Handle)
 }

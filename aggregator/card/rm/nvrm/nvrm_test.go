@@ -61,7 +61,7 @@ func TestEachCallFails(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			defer e.File().Close()
+			defer e.Close()
 			return c.FreeChannel(ch)
 		}()
 		if failed = err != nil; failed {
@@ -120,7 +120,7 @@ func TestNotices(t *testing.T) {
 	defer unix.Munmap(view)
 	e, err := c.Listen()
 	require.NoError(t, err)
-	defer e.File().Close()
+	defer e.Close()
 	for engine, want := range map[int]nvrm.Notice{nvrm.Graphics: {Engine: nvrm.Graphics}, 4: {Engine: 4}} {
 		require.NoError(t, e.Engine(engine))
 		ch, err := c.NewChannel(nvrm.ChannelConfig{Space: s, Engine: engine, Entries: 16, Own: m, USERD: page})
@@ -128,7 +128,7 @@ func TestNotices(t *testing.T) {
 		require.NoError(t, c.Enable(ch, false))
 		require.Zero(t, d.Stats().Running)
 		require.NoError(t, c.Enable(ch, true))
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(e.File().OS().Fd()), Events: unix.POLLIN}}, int(time.Minute.Milliseconds()))
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(e.OS().Fd()), Events: unix.POLLIN}}, int(time.Minute.Milliseconds()))
 		require.NoError(t, err)
 		require.Equal(t, 1, n)
 		require.NoError(t, c.Reset(ch))

@@ -91,8 +91,7 @@ type Map struct {
 	VA, Offset, Size uint64
 	Page             uint64 // 4 KiB, 64 KiB or 2 MiB
 	ReadOnly         bool
-	Kind             uint8 // of the pages, if KindGiven
-	KindGiven        bool
+	Kind             uint8 // of the pages, 0 is the driver's choice
 }
 
 // Map maps memory in a space where nothing is mapped. The card may know of it after Invalidate only.
@@ -114,13 +113,13 @@ func (c *Client) Map(s *Space, m *Memory, p Map) error {
 		Client: handle(c.root), Device: handle(c.device), Dma: handle(dma), Memory: handle(m.Handle),
 		Offset: p.Offset, Length: p.Size, Flags: fixed | deferred, DmaOffset: p.VA,
 	}
-	if !m.card {
+	if m.File == nil {
 		a.Flags |= snoop
 	}
 	if p.ReadOnly {
 		a.Flags |= 1
 	}
-	if p.KindGiven {
+	if p.Kind != 0 {
 		a.Flags, a.KindOverride = a.Flags|kindGiven, uint32(p.Kind)
 	}
 	switch {

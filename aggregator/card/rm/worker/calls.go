@@ -3,6 +3,7 @@ package worker
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -105,13 +106,8 @@ func (p *process) newVRAM(a *asked, r *reply) error {
 	if err != nil {
 		return err
 	}
-	f, err := p.client.File(m)
-	if err != nil {
-		p.client.Free(m)
-		return err
-	}
 	p.objects[a.Number] = &object{Memory: m}
-	r.file = f.OS()
+	r.file = m.File.OS()
 	return nil
 }
 
@@ -192,7 +188,7 @@ func (p *process) step(s *space, t *Step) error {
 	switch t.Op {
 	case Map:
 		return p.client.Map(s.Space, o.Memory, nvrm.Map{
-			VA: t.VA, Offset: t.Offset, Size: t.Size, Page: uint64(t.Page), ReadOnly: t.ReadOnly, Kind: t.Kind, KindGiven: t.KindSet,
+			VA: t.VA, Offset: t.Offset, Size: t.Size, Page: uint64(t.Page), ReadOnly: t.ReadOnly, Kind: t.Kind,
 		})
 	case Unmap:
 		return p.client.Unmap(s.Space, o.Memory, t.VA, t.Size)
@@ -226,7 +222,7 @@ func (p *process) newChannel(a *asked, r *reply) error {
 	if err != nil {
 		return err
 	}
-	if size := uint64(len(own.view)); size < nvrm.USERDBytes || q.USERD > size-nvrm.USERDBytes || q.N > maxClasses || q.Engine < nvrm.Graphics || q.Engine > maxCopy {
+	if size := uint64(len(own.view)); size < nvrm.USERDBytes || q.USERD > size-nvrm.USERDBytes || q.Engine < nvrm.Graphics || q.Engine > maxCopy {
 		return fmt.Errorf("object %d, of %d registered bytes, has no USERD at %d, or there is no engine %d", q.Own, size, q.USERD, q.Engine)
 	}
 	if b := engineBit(q.Engine); p.listened&b == 0 {
@@ -237,7 +233,8 @@ func (p *process) newChannel(a *asked, r *reply) error {
 	}
 	c := &channel{space: s, own: own, engine: q.Engine, enabled: true}
 	c.Channel, err = p.client.NewChannel(nvrm.ChannelConfig{
-		Space: s.Space, Engine: int(q.Engine), Ring: q.Ring, Entries: q.Entries, Own: own.Memory, USERD: q.USERD, Slice: q.Slice, Classes: q.Classes[:q.N],
+		Space: s.Space, Engine: int(q.Engine), Ring: q.Ring, Entries: q.Entries, Own: own.Memory, USERD: q.USERD, Slice: q.Slice,
+		Classes: slices.DeleteFunc(q.Classes[:], func(class uint32) bool { return class == 0 }),
 	})
 	if err == nil && s.paused {
 		if err = p.client.Enable(c.Channel, false); err != nil {

@@ -11,7 +11,7 @@ import (
 
 // InProcess is Start for tests: goroutines of this process are the other one, with a driver that the caller chooses.
 func InProcess(sys nvrm.System, cfg Config, events Events) (*Worker, error) {
-	cfg.Timeout = cmp.Or(cfg.Timeout, time.Minute) // a fake driver may copy much during a call
+	cfg.Timeout = cmp.Or(cfg.Timeout, 10*time.Minute) // a fake driver copies with its lock held
 	c, file, err := connect()
 	if err != nil {
 		return nil, err

@@ -155,7 +155,7 @@ func (p *process) send(r reply) {
 // several times, since the driver may write them later.
 func (p *process) watch() {
 	const again, interval = 20, 50e6 // ns
-	fds := []unix.PollFd{{Fd: int32(p.events.File().OS().Fd()), Events: unix.POLLIN | unix.POLLPRI}, {Fd: int32(p.wake), Events: unix.POLLIN}}
+	fds := []unix.PollFd{{Fd: int32(p.events.OS().Fd()), Events: unix.POLLIN | unix.POLLPRI}, {Fd: int32(p.wake), Events: unix.POLLIN}}
 	looks := 0
 	for {
 		var timeout *unix.Timespec

@@ -2,7 +2,6 @@ package worker
 
 import (
 	"encoding/json"
-	"fmt"
 	"os"
 	"slices"
 
@@ -73,13 +72,6 @@ func (s *Worker) Apply(space uint32, steps []Step) (done int, err error) {
 
 // NewChannel makes a channel that runs.
 func (s *Worker) NewChannel(channel uint32, c Channel) (token uint32, err error) {
-	if len(c.Classes) > maxClasses {
-		return 0, fmt.Errorf("a channel of %d classes; at most %d are possible", len(c.Classes), maxClasses)
-	}
-	r := channelRequest{
-		Space: c.Space, Entries: c.Entries, Own: c.Own, N: uint32(len(c.Classes)), Engine: c.Engine, Ring: c.Ring, USERD: c.USERD, Slice: c.Slice,
-	}
-	copy(r.Classes[:], c.Classes)
-	a, err := s.call(request{Call: callNewChannel, Number: channel, Channel: r}, nil, nil, s.timeout)
+	a, err := s.call(request{Call: callNewChannel, Number: channel, Channel: c}, nil, nil, s.timeout)
 	return a.Number, err
 }

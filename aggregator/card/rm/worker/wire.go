@@ -20,7 +20,6 @@ const (
 	lengthBytes = 4
 	maxSteps    = 4096
 	maxText     = 1024
-	maxClasses  = 16
 )
 
 // request is what the server asks for.
@@ -28,14 +27,7 @@ type request struct {
 	Call    call
 	Number  uint32 // of the object, space or channel
 	A, B    uint64 // arguments
-	Channel channelRequest
-}
-
-type channelRequest struct {
-	Space, Entries, Own, N uint32
-	Engine                 int32
-	Ring, USERD, Slice     uint64
-	Classes                [maxClasses]uint32
+	Channel Channel
 }
 
 // kind says what an answer is.

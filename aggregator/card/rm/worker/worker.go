@@ -36,8 +36,7 @@ type Step struct {
 	Offset   uint64 // in the object, of Map
 	Page     uint32 // of Map: 4 KiB, 64 KiB or 2 MiB
 	ReadOnly bool
-	KindSet  bool
-	Kind     uint8
+	Kind     uint8 // of the pages, 0 is the driver's choice
 }
 
 // Channel describes a channel. Own is the object with its notifier and USERD.
@@ -49,8 +48,11 @@ type Channel struct {
 	Own     uint32
 	USERD   uint64
 	Slice   uint64 // microseconds
-	Classes []uint32
+	Classes Classes
 }
+
+// Classes are those of the objects that a channel may have; 0 is none.
+type Classes [8]uint32
 
 // Events receives what happens, on a goroutine of the Worker. It must not call the Worker.
 type Events interface {

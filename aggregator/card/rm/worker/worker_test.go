@@ -166,7 +166,7 @@ func use(t *testing.T, w *Worker, r *recorder) (err error) {
 		func() error {
 			n, err := w.Apply(5, []Step{
 				{Op: Map, Object: 0, VA: 32 * mib, Size: 4 * mib, Page: 2 * mib},
-				{Op: Map, Object: 1, VA: low, Size: 2 * mib, Page: page, ReadOnly: true, Kind: 6, KindSet: true},
+				{Op: Map, Object: 1, VA: low, Size: 2 * mib, Page: page, ReadOnly: true, Kind: 6},
 				{Op: Unmap, Object: 1, VA: low + page, Size: page},
 				{Op: Map, Object: 1, VA: low + page, Offset: page, Size: page, Page: page},
 			})
@@ -175,7 +175,7 @@ func use(t *testing.T, w *Worker, r *recorder) (err error) {
 		},
 		func() error { return w.Invalidate(5) },
 		func() (err error) {
-			token, err = w.NewChannel(7, Channel{Space: 5, Engine: 2, Ring: low, Entries: 1024, Own: 1, USERD: page, Slice: 1000, Classes: []uint32{0xc8b5}})
+			token, err = w.NewChannel(7, Channel{Space: 5, Engine: 2, Ring: low, Entries: 1024, Own: 1, USERD: page, Slice: 1000, Classes: Classes{0xc8b5}})
 			require.Equal(t, err == nil, token != 0)
 			return err
 		},
