@@ -1,6 +1,7 @@
 package nvrm_test
 
 import (
+	"errors"
 	"os"
 	"testing"
 	"time"
@@ -14,20 +15,19 @@ import (
 
 const page = 4096
 
-func open(t *testing.T) (*fakerm.Driver, *nvrm.Client) {
+// open opens a client with a space and n bytes of memory.
+func open(t *testing.T, n int) (*fakerm.Driver, *nvrm.Client, *nvrm.Space, *nvrm.Memory, []byte) {
 	d := new(fakerm.Driver)
 	c, err := nvrm.Open(d, 0, false)
 	require.NoError(t, err)
-	return d, c
-}
-
-// memory maps n bytes that a client registers.
-func memory(t *testing.T, c *nvrm.Client, n int) ([]byte, *nvrm.Memory) {
+	s, err := c.NewSpace()
+	require.NoError(t, err)
 	view, err := unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_SHARED)
 	require.NoError(t, err)
 	m, err := c.Register(view)
 	require.NoError(t, err)
-	return view, m
+	t.Cleanup(func() { require.NoError(t, errors.Join(c.Close(), unix.Munmap(view))) })
+	return d, c, s, m, view
 }
 
 // TestEachCallFails: an error of any call is returned, and names what was tried; the client's end frees all.
@@ -75,12 +75,7 @@ func TestEachCallFails(t *testing.T) {
 
 // TestHole: the driver keeps some addresses, and a map there is refused without a call.
 func TestHole(t *testing.T) {
-	d, c := open(t)
-	defer c.Close()
-	s, err := c.NewSpace()
-	require.NoError(t, err)
-	view, m := memory(t, c, 2*page)
-	defer unix.Munmap(view)
+	d, c, s, m, _ := open(t, 2*page)
 	calls := d.Stats().Calls
 	for _, va := range []uint64{0, nvrm.LowFirst - page, nvrm.LowEnd - page, nvrm.HighFirst - page, nvrm.HighEnd, 1<<57 - page, 1<<64 - page} {
 		require.True(t, nvrm.Is(c.Map(s, m, nvrm.Map{VA: va, Size: 2 * page, Page: page}), 0x1e), "%#x", va)
@@ -92,12 +87,7 @@ func TestHole(t *testing.T) {
 // TestDepth: parts of parts of maps are counted.
 func TestDepth(t *testing.T) {
 	const first = 1 << 20
-	d, c := open(t)
-	defer c.Close()
-	s, err := c.NewSpace()
-	require.NoError(t, err)
-	view, m := memory(t, c, 16*page)
-	defer unix.Munmap(view)
+	d, c, s, m, _ := open(t, 16*page)
 	require.NoError(t, c.Map(s, m, nvrm.Map{VA: first, Size: 16 * page, Page: page}))
 	for i := range uint64(8) {
 		require.NoError(t, c.Unmap(s, m, first+i*page, page))
@@ -112,12 +102,7 @@ func TestDepth(t *testing.T) {
 
 // TestNotices: a channel reports the end of its work by engine, and its own end.
 func TestNotices(t *testing.T) {
-	d, c := open(t)
-	defer c.Close()
-	s, err := c.NewSpace()
-	require.NoError(t, err)
-	view, m := memory(t, c, 2*page)
-	defer unix.Munmap(view)
+	d, c, s, m, view := open(t, 2*page)
 	e, err := c.Listen()
 	require.NoError(t, err)
 	defer e.Close()

@@ -127,6 +127,7 @@ func openFiles(t *testing.T) int {
 func testDriver(t *testing.T, d nvrm.System, r *recorder) *Worker {
 	s, err := InProcess(d, Config{Log: t.Logf}, r)
 	require.NoError(t, err)
+	t.Cleanup(func() { s.Close() })
 	return s
 }
 
@@ -314,7 +315,6 @@ func TestRefusals(t *testing.T) {
 // TestErrors: an error of the driver arrives as it is, and names how many steps were carried out.
 func TestErrors(t *testing.T) {
 	s := testDriver(t, new(fakerm.Driver), new(recorder))
-	defer s.Close()
 	require.NoError(t, s.Register(1, memfd(t, mib), 0, mib))
 	require.NoError(t, s.NewSpace(1))
 	m := Step{Op: Map, Object: 1, VA: low, Size: page, Page: page}
