@@ -2,7 +2,6 @@ package rm
 
 import (
 	"encoding/binary"
-	"os"
 	"runtime/debug"
 
 	"golang.org/x/sys/unix"
@@ -39,7 +38,6 @@ type batch struct {
 
 // ring is the server's part of a channel. Its fields are guarded by channel.mu, but for what atomics and engine.mu guard.
 type ring struct {
-	file    *os.File
 	mem     []byte
 	va      uint64
 	object  uint32
@@ -85,11 +83,14 @@ func (r *ring) stamp(seq uint64, which uint64) (at uint64, ok bool) {
 }
 
 // open makes the ring's memory and maps it in the channel's space.
-func (r *ring) open(s *share, sp *space, id uint32) (err error) {
+func (r *ring) open(s *share, sp *space, id uint32) error {
 	r.va = nvrm.OwnFirst + uint64(id)*ownStep
-	if r.file, r.mem, err = memfd("channel", ownBytes); err != nil {
+	file, mem, err := memfd("channel", ownBytes)
+	if err != nil {
 		return err
 	}
+	defer file.Close()
+	r.mem = mem
 	for i := range uint64(batches * 2) {
 		idle, at := uint32(i%2*releaseIdle), r.va+stampAt(i/2, i%2)
 		for k, w := range [pushWords]uint32{semaphore, uint32(at), uint32(at >> 32), 0, 0, release | releaseTime | idle} {
@@ -97,7 +98,7 @@ func (r *ring) open(s *share, sp *space, id uint32) (err error) {
 		}
 	}
 	r.object = s.objects.take()
-	if err = s.worker.Register(r.object, r.file, 0, ownBytes); err == nil {
+	if err = s.worker.Register(r.object, file, 0, ownBytes); err == nil {
 		if _, err = s.apply(sp.number, []worker.Step{{Op: worker.Map, Object: r.object, VA: r.va, Size: ownBytes, Page: page}}); err == nil {
 			return s.worker.Invalidate(sp.number)
 		}
@@ -115,13 +116,8 @@ func (r *ring) close(s *share, sp *space) {
 		s.must(s.worker.Free(r.object))
 	}
 	s.objects.give(r.object)
-	r.unmap()
-}
-
-func (r *ring) unmap() {
 	if r.mem != nil {
 		unix.Munmap(r.mem)
-		r.file.Close()
 	}
 }
 

@@ -42,12 +42,10 @@ const (
 	classGroup   = 0xa06c
 	classChannel = 0xc86f
 	classEvent   = 0x79
+	classHost    = 0x71 // of registered memory
 	notifyError  = 37
 	nonStall     = 1 << 27
-
-	classRegistered = 0x71
-
-	page = 4096
+	page         = 4096
 )
 
 // classes are the sizes of the parameters with which objects are made.
@@ -96,12 +94,7 @@ var controls = map[uint32]struct {
 	}},
 	0x20801206: {40, func(d *Driver, c *client, o *object, p []byte) uint32 { return put(p, 0, 16) | put(p, 28, 16) }},
 	0x801707:   {12, func(d *Driver, c *client, o *object, p []byte) uint32 { return put(p, 8, 5<<12) }},
-	0x20801701: {16, func(d *Driver, c *client, o *object, p []byte) uint32 {
-		if d.Arch == 0 {
-			return put(p, 0, 0x180)
-		}
-		return put(p, 0, d.Arch)
-	}},
+	0x20801701: {16, func(d *Driver, c *client, o *object, p []byte) uint32 { return put(p, 0, cmp.Or(d.Arch, 0x180)) }},
 }
 
 func (d *Driver) size() uint64 { return cmp.Or(d.VRAM, 1<<30) }
@@ -213,14 +206,14 @@ func (d *Driver) fill(c *client, o *object, params []byte) uint32 {
 
 func (d *Driver) register(c *client, _ *file, arg []byte) uint32 {
 	p := &as[nvgpu.IoctlNVOS02ParametersWithFD](arg).Params
-	if c.objects[p.HObjectNew.Val] != nil || p.HClass != classRegistered {
+	if c.objects[p.HObjectNew.Val] != nil || p.HClass != classHost {
 		return badObject
 	}
 	if addr := uint64(p.PMemory); addr == 0 || addr%page != 0 || (p.Limit+1)%page != 0 {
 		return badAddress
 	}
 	c.objects[p.HObjectNew.Val] = &object{
-		parent: p.HObjectParent.Val, class: classRegistered, view: bytesAt(uint64(p.PMemory), int(p.Limit+1)), size: p.Limit + 1,
+		parent: p.HObjectParent.Val, class: classHost, view: bytesAt(uint64(p.PMemory), int(p.Limit+1)), size: p.Limit + 1,
 	}
 	return 0
 }

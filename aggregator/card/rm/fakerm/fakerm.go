@@ -9,6 +9,7 @@
 package fakerm
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"io/fs"
@@ -102,10 +103,7 @@ const (
 
 // Release implements nvrm.System.
 func (d *Driver) Release() (string, error) {
-	if d.Version == "" {
-		return nvrm.Tried[0], nil
-	}
-	return d.Version, nil
+	return cmp.Or(d.Version, nvrm.Tried[0]), nil
 }
 
 // Open implements nvrm.System.
@@ -162,7 +160,7 @@ func (d *Driver) Stats() Stats {
 		s.Objects += len(c.objects)
 		for _, o := range c.objects {
 			switch o.class {
-			case classVRAM, classRegistered:
+			case classVRAM, classHost:
 				s.Memories++
 			case classSpace:
 				s.Spaces++

@@ -10,15 +10,8 @@ import (
 // Tried are the releases of the driver on which guests ran.
 var Tried = []string{"580.159.04"}
 
+// releaseForm finds the release in VersionFile.
 var releaseForm = regexp.MustCompile(`\b(\d{3})\.(\d+)(\.\d+)?\b`)
-
-func parseRelease(version string) (string, error) {
-	r := releaseForm.FindString(version)
-	if r == "" {
-		return "", fmt.Errorf("no release in the driver's version %q", version)
-	}
-	return r, nil
-}
 
 // branch begins the releases whose structures are known.
 const branch = "580."

@@ -94,7 +94,11 @@ func (Host) Release() (string, error) {
 	} else if err != nil {
 		return "", err
 	}
-	return parseRelease(string(b))
+	r := releaseForm.FindString(string(b))
+	if r == "" {
+		return "", fmt.Errorf("no release in the driver's version %q", b)
+	}
+	return r, nil
 }
 
 // OS implements File.
