@@ -81,7 +81,6 @@ func (ch *channel) open(host int32) error {
 	s.changing.Lock()
 	defer s.changing.Unlock()
 	if err := ch.ring.open(s, ch.space, ch.id); err != nil {
-		ch.ring.close(s, ch.space)
 		return err
 	}
 	classes := graphicsClasses

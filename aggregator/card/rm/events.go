@@ -143,7 +143,6 @@ func (s *share) deliver() {
 		}
 		for _, e := range list {
 			if e.fault != nil {
-				s.gpu.cfg.Log("guest %d, channel %d: stopped: %v at %#x, Xid %d %s", s.cfg.Number, e.ch.id, e.fault.Kind, e.fault.VA, e.fault.Code, e.fault.Text)
 				e.ch.ev.Fault(*e.fault)
 			} else {
 				e.ch.ev.Completed(e.engines)

@@ -99,7 +99,9 @@ func (g *guest) leave() {
 	for _, c := range g.chans {
 		c.close()
 	}
+	dead := g.dead.Load()
 	g.space.Free()
+	require.Equal(g.r.t, dead, g.dead.Load())
 	g.gpu.UnmapDMA(0, 1<<48)
 	if !g.dead.Load() {
 		l := g.w.Stats()

@@ -98,12 +98,28 @@ func (r *ring) open(s *share, sp *space, id uint32) error {
 		}
 	}
 	r.object = s.objects.take()
-	if err = s.worker.Register(r.object, file, 0, ownBytes); err == nil {
-		if _, err = s.apply(sp.number, []worker.Step{{Op: worker.Map, Object: r.object, VA: r.va, Size: ownBytes, Page: page}}); err == nil {
-			return s.worker.Invalidate(sp.number)
+	if err = s.worker.Register(r.object, file, 0, ownBytes); err != nil {
+		r.release(s)
+		return err
+	}
+	if _, err = s.apply(sp.number, []worker.Step{{Op: worker.Map, Object: r.object, VA: r.va, Size: ownBytes, Page: page}}); err != nil {
+		if !s.dead.Load() {
+			s.must(s.worker.Free(r.object))
 		}
+		r.release(s)
+		return err
+	}
+	if err = s.worker.Invalidate(sp.number); err != nil {
+		s.fail(err)
+		r.release(s)
 	}
 	return err
+}
+
+// release gives back what the server has of the ring.
+func (r *ring) release(s *share) {
+	s.objects.give(r.object)
+	unix.Munmap(r.mem)
 }
 
 // close is the reverse of open. The channel uses the memory no more. share.changing is held.
@@ -115,10 +131,7 @@ func (r *ring) close(s *share, sp *space) {
 		s.invalidate(sp)
 		s.must(s.worker.Free(r.object))
 	}
-	s.objects.give(r.object)
-	if r.mem != nil {
-		unix.Munmap(r.mem)
-	}
+	r.release(s)
 }
 
 func (r *ring) entry(lo, hi uint32) {

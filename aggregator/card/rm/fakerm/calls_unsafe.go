@@ -224,6 +224,9 @@ func (d *Driver) free(c *client, _ *file, arg []byte) uint32 {
 	if o == nil {
 		return badObject
 	}
+	if o.stale { // the driver would free it, and give its directory to another space
+		return nvrm.StatusInUse
+	}
 	for _, other := range c.objects {
 		if other.space == o || o.view != nil && other.stale || slices.ContainsFunc(other.maps, func(m mapped) bool { return m.memory == o }) {
 			return nvrm.StatusInUse

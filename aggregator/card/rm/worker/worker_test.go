@@ -192,6 +192,7 @@ func use(t *testing.T, w *Worker, r *recorder) (err error) {
 			require.Equal(t, err == nil, n == 2)
 			return err
 		},
+		func() error { return w.Invalidate(5) },
 		func() error { return w.FreeSpace(5) },
 		func() error { return w.Free(1) },
 		func() error { return w.Free(0) },
