@@ -71,20 +71,24 @@ func NewServer(dev Device, o Options) (*Server, error) {
 	return s, nil
 }
 
-// Listen makes a listening socket at path. An existing socket is replaced if no
-// server listens on it; any other file is an error that names the path.
+// Listen makes a listening socket at path that only this user may connect to. An existing
+// socket is replaced if no server listens on it; any other file is an error that names the path.
 func Listen(path string) (*net.UnixListener, error) {
-	addr := &net.UnixAddr{Name: path, Net: "unix"}
-	l, err := net.ListenUnix("unix", addr)
-	if errors.Is(err, unix.EADDRINUSE) {
-		if err = ClearPath(path); err == nil {
-			l, err = net.ListenUnix("unix", addr)
-		}
+	// The socket gets its permissions before it gets its name.
+	private := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+		var failed error
+		err := c.Control(func(fd uintptr) { failed = unix.Fchmod(int(fd), 0o600) })
+		return errors.Join(err, failed)
+	}}
+	var l net.Listener
+	err := ClearPath(path)
+	if err == nil {
+		l, err = private.Listen(context.Background(), "unix", path)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("vfiouser: socket %s: %w", path, err)
 	}
-	return l, nil
+	return l.(*net.UnixListener), nil
 }
 
 // ClearPath makes room for a socket at path: it removes an existing socket if no server

@@ -17,6 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
+
+	"github.com/umbra-gpu/umbra/vfiouser"
 )
 
 // fake answers some requests with what it was asked.
@@ -55,7 +57,7 @@ func (fake) Registers(gpu string) (RegisterTable, error) {
 func startWith(t *testing.T, timeout time.Duration) (path string, end func()) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "control.sock")
-	l, err := Listen(path)
+	l, err := vfiouser.Listen(path)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -167,7 +169,7 @@ func (s stuck) Remove(string, bool) (GPUReport, error) {
 // TestEndBesideRequests: the server's end does not wait for the end of a removal.
 func TestEndBesideRequests(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "control.sock")
-	l, err := Listen(path)
+	l, err := vfiouser.Listen(path)
 	require.NoError(t, err)
 	b := stuck{begun: make(chan struct{}), released: make(chan struct{})}
 	ctx, cancel := context.WithCancel(t.Context())

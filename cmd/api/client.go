@@ -118,7 +118,7 @@ func (c *Client) explain(err error) error {
 	case errors.Is(err, unix.ECONNREFUSED):
 		return fmt.Errorf("control socket %s: its server has ended; start one with umbra serve --control %s", c.path, c.path)
 	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("control socket %s: permission denied; only the user who started the server may use it", c.path)
+		return fmt.Errorf("control socket %s: permission denied; use it as the user who started the server, or give others access with control-access.group and .mode (--control-group, --control-mode)", c.path)
 	case errors.Is(err, io.EOF), errors.Is(err, unix.ECONNRESET):
 		return fmt.Errorf("control socket %s: the connection broke before an answer; the server ended, or this is the socket of a GPU", c.path)
 	}

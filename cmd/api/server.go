@@ -4,16 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
-	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
-
-	"github.com/umbra-gpu/umbra/vfiouser"
 )
 
 // maxBody bounds the size of a request.
@@ -25,28 +19,6 @@ const requestTimeout = 10 * time.Second
 // lastRequests bounds the wait for requests in progress when the server ends. Only a GPU's removal takes
 // longer, which waits for a client: it goes on, beside the end of the other GPUs.
 const lastRequests = time.Second
-
-// Listen makes a control socket at path that only this user may connect to. It
-// replaces a socket that nobody listens on.
-func Listen(path string) (net.Listener, error) {
-	// The socket gets its permissions before it gets its name.
-	private := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
-		var failed error
-		if err := c.Control(func(fd uintptr) { failed = unix.Fchmod(int(fd), 0o600) }); err != nil {
-			return err
-		}
-		return failed
-	}}
-	var l net.Listener
-	err := vfiouser.ClearPath(path)
-	if err == nil {
-		l, err = private.Listen(context.Background(), "unix", path)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("control socket %s: %w", path, err)
-	}
-	return l, nil
-}
 
 // Serve answers requests on l for b until ctx ends. It closes l.
 func Serve(ctx context.Context, l net.Listener, b Backend, log *slog.Logger) error {

@@ -33,7 +33,9 @@ import (
 // Config is all options of umbra serve.
 type Config struct {
 	Socket    string    `yaml:"socket" aliases:"socket-path" placeholder:"PATH" help:"UNIX socket that gives the whole card to one guest."`
+	Access    Access    `yaml:"access" embed:"" prefix:"socket-" group:"Who may connect"`
 	Control   string    `yaml:"control" placeholder:"PATH" help:"UNIX socket for umbra status, gpu, sched and regs."`
+	Admins    Access    `yaml:"control-access" embed:"" prefix:"control-" group:"Who may connect"`
 	Card      Card      `yaml:"card" embed:"" group:"The card"`
 	Server    Server    `yaml:"server" embed:"" group:"The server"`
 	Shadow    Shadow    `yaml:"shadow" embed:"" prefix:"shadow-" group:"Virtual GPUs"`

@@ -35,6 +35,8 @@ func other(o option) string {
 		return fmt.Sprint(o.tag.Get("default") != "true")
 	case ID:
 		return "06dd"
+	case Mode:
+		return "0660"
 	case Subsystem:
 		return "1028:0001"
 	case RequestLimit:
@@ -101,7 +103,7 @@ func TestEveryOption(t *testing.T) {
 
 // TestFileErrors: an error names file, line, column, key and value, and what would be accepted.
 func TestFileErrors(t *testing.T) {
-	const top = "socket, control, card, server, shadow, limits, scheduler, gpus, profiles"
+	const top = "socket, access, control, control-access, card, server, shadow, limits, scheduler, gpus, profiles"
 	const card = "kind, vram, engines, slice, index, user, any-driver, chip, model, rom, msi, temperature, tpcs, bar1, bar3, bar-map, pci-device, pci-subsystem"
 	const size = "is not a size; write a whole number and a unit: 512MiB, 1GiB (KiB, MiB, GiB, TiB; B for bytes); must be"
 	for _, c := range []struct{ file, want string }{
@@ -110,6 +112,8 @@ func TestFileErrors(t *testing.T) {
 		{"limits:\n  table-rate: 2048GiB\n", `f.yaml:2:15: limits.table-rate: 2048GiB: must be 1MiB to 1TiB`},
 		{"limits: {table-rate: -5MiB}\n", `f.yaml:1:22: limits.table-rate: "-5MiB" is below zero; must be 1MiB to 1TiB`},
 		{"card: {bar-map: [bar1, bar1]}\n", `f.yaml:1:17: card.bar-map: bar1 is there twice; say it once`},
+		{"access: {mode: 0999}\n", `f.yaml:1:16: access.mode: "0999" is not a mode; write the permissions in octal digits: 0600, 0660 or 0666`},
+		{"control-access: {mode: 0440}\n", `f.yaml:1:24: control-access.mode: "0440" lets nobody connect, which takes write permission; write 0600, 0660 or 0666`},
 		{"card: {bar1: 96MiB}\n", `f.yaml:1:14: card.bar1: 96MiB: must be 16MiB to 8GiB, a power of two`},
 		{"card: {temperature: warm}\n", `f.yaml:1:21: card.temperature: "warm" is not a whole number; must be 0 to 127`},
 		{"card: {tpcs: [4, x]}\n", `f.yaml:1:14: card.tpcs: "4,x" is not a list of numbers; write them with commas: 4,4,3,3`},

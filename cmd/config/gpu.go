@@ -20,6 +20,7 @@ type GPU struct {
 	Profile string `yaml:"profile" placeholder:"NAME" help:"Profile that has the keys that the GPU does not have."`
 	Share
 	CardTime
+	Access Access `yaml:"access"`
 	Shadow Shadow `yaml:"shadow"`
 	Face
 
@@ -129,7 +130,7 @@ func (c *Config) settingsOf(e *entry) ([]setting, error) {
 // complete makes the GPU of an entry.
 func (c *Config) complete(e entry) (g GPU, err error) {
 	setDefaults(&g)
-	g.Face, g.Shadow, g.entry = c.Card.Face, c.Shadow, e
+	g.Face, g.Shadow, g.Access, g.entry = c.Card.Face, c.Shadow, c.Access, e
 	if err := e.checkName(); err != nil {
 		return g, err
 	}

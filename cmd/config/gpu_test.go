@@ -118,7 +118,7 @@ func TestGPUErrors(t *testing.T) {
 		{"a", `--gpu: a: not keys and values; write name=a,socket=a.sock,vram=256MiB`},
 		{"name=a,vram=", `--gpu name=a: vram: has no value; give one or leave it out`},
 		{"name=a,name=b", `--gpu: name=a,name=b: name is there twice`},
-		{"name=a,sync=flush", `--gpu name=a: sync: unknown key; did you mean "shadow.sync"? There are bar-map, `},
+		{"name=a,sync=flush", `--gpu name=a: sync: unknown key; did you mean "shadow.sync"? There are access.group, access.mode, access.user, bar-map, `},
 	} {
 		_, err := read("", c.flag)
 		require.ErrorContains(t, err, c.want)

@@ -135,7 +135,12 @@ func (s *Server) Add(a api.AddRequest) (out api.GPU, err error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := resolve(&g.Socket, g.Where("socket")); err != nil {
+	socket := s.Config.SocketOf(&g)
+	if err := resolve(socket.Path, socket.Where); err != nil {
+		return out, refused(err)
+	}
+	access, err := accessOf(&socket)
+	if err != nil {
 		return out, refused(err)
 	}
 	var all []config.GPU
@@ -157,6 +162,7 @@ func (s *Server) Add(a api.AddRequest) (out api.GPU, err error) {
 	if err != nil {
 		return out, refused(err)
 	}
+	cfg.Access = access
 	e, err := s.Shared.Add(cfg)
 	if err != nil {
 		return out, refused(err)

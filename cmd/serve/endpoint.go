@@ -25,6 +25,7 @@ type Endpoint struct {
 	end  func() (api.GPUReport, error)
 
 	listening chan struct{} // closed when clients can attach
+	notOurs   error         // why the socket has not the access that it should have
 	cancel    func()        // stops serving
 	served    chan struct{} // closed when it is no longer served
 	err       error         // why, unless it was stopped
@@ -45,7 +46,12 @@ func NewEndpoint(name string, d *Device, by Make, opts vfiouser.Options) (*Endpo
 	e := &Endpoint{Name: name, Device: d, Config: GPUConfig{Device: GF100{}}, logged: make(map[string]uint64), listening: make(chan struct{})}
 	e.work = func() []api.WorkCount { return nil }
 	opts.Log = opts.Log.With("gpu", name)
-	opts.Listening = func() { close(e.listening) }
+	opts.Listening = func() {
+		if a := e.Config.Access; a != nil {
+			e.notOurs = a.apply(e.Config.Socket)
+		}
+		close(e.listening)
+	}
 	d.log = opts.Log
 	var err error
 	e.Server, err = by(d, opts)
@@ -82,7 +88,10 @@ func (e *Endpoint) serve(from *Inherited) error {
 	}()
 	select {
 	case <-e.listening:
-		return nil
+		if e.notOurs != nil {
+			e.stop()
+		}
+		return e.notOurs
 	case <-e.served:
 		return e.err
 	}

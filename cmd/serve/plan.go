@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"time"
 
 	"github.com/umbra-gpu/umbra/aggregator"
@@ -21,7 +22,8 @@ type Plan struct {
 	Lacks []string // what the transport lacks that the native one has
 
 	config  *config.Config
-	whole   bool // one guest has the whole card
+	access  map[string]*Access // of each socket by its path
+	whole   bool               // one guest has the whole card
 	card    soft.Config
 	nvidia  func() (card.GPU, error) // opens the card instead, if its kind is so
 	windows passthrough.Config       // of a whole card
@@ -34,12 +36,16 @@ type Plan struct {
 // NewPlan finds everything that is wrong with the options before anything starts, and makes the paths
 // of sockets absolute. With whole one guest has the whole card.
 func NewPlan(c *config.Config, whole bool, log *slog.Logger) (p *Plan, err error) {
+	access := make(map[string]*Access)
 	for _, s := range c.Sockets(c.GPUs) {
 		if err := resolve(s.Path, s.Where); err != nil {
 			return nil, err
 		}
+		if access[*s.Path], err = accessOf(&s); err != nil {
+			return nil, err
+		}
 	}
-	p = &Plan{config: c, whole: whole, driver: driver.Options{Timeout: c.Limits.CardTimeout}}
+	p = &Plan{access: access, config: c, whole: whole, driver: driver.Options{Timeout: c.Limits.CardTimeout}}
 	if whole && c.Card.Kind == config.Nvidia {
 		return nil, &config.Error{Where: c.Where("card.kind"), Value: c.Card.Kind,
 			Reason: "such a card is shared among virtual GPUs, and one guest shall have the whole card; share it with --gpu name=a,socket=a.sock,vram=4GiB"}
@@ -67,9 +73,26 @@ func NewPlan(c *config.Config, whole bool, log *slog.Logger) (p *Plan, err error
 		if err != nil {
 			return nil, err
 		}
+		g.Access = access[g.Socket]
 		p.gpus = append(p.gpus, g)
 	}
 	return p, nil
+}
+
+// Control listens at the control socket; nil if the options name none.
+func (p *Plan) Control() (net.Listener, error) {
+	path := p.config.Control
+	if path == "" {
+		return nil, nil
+	}
+	l, err := vfiouser.Listen(path)
+	if err != nil {
+		return nil, fmt.Errorf("control socket %s: %w", path, errors.Unwrap(err))
+	}
+	if err := p.access[path].apply(path); err != nil {
+		return nil, errors.Join(fmt.Errorf("control %w", err), l.Close())
+	}
+	return l, nil
 }
 
 // Start makes the card and serves it, or its virtual GPUs. A whole card is served at an inherited

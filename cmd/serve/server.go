@@ -40,7 +40,7 @@ func (s *Server) serveWhole(p *Plan, from *Inherited) (err error) {
 	if s.Whole, err = NewEndpoint(wholeName, NewPassThrough(s.Card, p.windows), p.Make, p.options); err != nil {
 		return err
 	}
-	s.Whole.Config.Socket = s.Config.Socket
+	s.Whole.Config.Socket, s.Whole.Config.Access = s.Config.Socket, p.access[s.Config.Socket]
 	if from != nil {
 		if s.Whole.Config.Socket, err = from.path(); err != nil {
 			return err

@@ -44,6 +44,7 @@ type GPUConfig struct {
 	Share   aggregator.GuestConfig // with its name
 	Device  Chip                   // nil is a GF100
 	Socket  string                 // where it is served; "" of an inherited connection
+	Access  *Access                // who may connect there; nil is this user alone
 	Options config.GPU             // that describe it, for Server
 }
 

@@ -1,15 +1,6 @@
 package serve
 
 import (
-	"errors"
-	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
-
-	"golang.org/x/sys/unix"
-
-	"github.com/umbra-gpu/umbra/cmd/config"
 	"github.com/umbra-gpu/umbra/vfiouser"
 	"github.com/umbra-gpu/umbra/vfiouser/libvfiouser"
 )
@@ -38,32 +29,4 @@ func TransportNamed(name string) (Make, []string, error) {
 		return nil, nil, libvfiouser.ErrNotBuilt
 	}
 	return libvfiouser.New, libvfiouser.Lacks(), nil
-}
-
-// maxSocketPath is the longest path that fits into a sockaddr_un with its NUL.
-const maxSocketPath = len(unix.RawSockaddrUnix{}.Path) - 1
-
-// resolve makes the path of a socket absolute, and checks that it is usable.
-func resolve(path *string, where string) error {
-	abs, err := filepath.Abs(*path)
-	if err != nil {
-		return err
-	}
-	*path = abs
-	reason, folder := "", filepath.Dir(abs)
-	dir, err := os.Stat(folder)
-	there, statErr := os.Lstat(abs)
-	switch {
-	case len(abs) > maxSocketPath:
-		reason = fmt.Sprintf("%d bytes long; the kernel takes socket paths of up to %d", len(abs), maxSocketPath)
-	case errors.Is(err, fs.ErrNotExist):
-		reason = fmt.Sprintf("folder %s does not exist; make it or choose another path", folder)
-	case err == nil && !dir.IsDir():
-		reason = folder + " is not a folder; choose another path"
-	case statErr == nil && there.Mode()&fs.ModeSocket == 0:
-		reason = "a file that is not a socket is there; remove it or choose another path"
-	default:
-		return nil
-	}
-	return &config.Error{Where: where, Value: abs, Reason: reason}
 }

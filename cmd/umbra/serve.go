@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"os/signal"
 	"runtime"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/umbra-gpu/umbra/cmd/api"
 	"github.com/umbra-gpu/umbra/cmd/config"
 	"github.com/umbra-gpu/umbra/cmd/serve"
 	"github.com/umbra-gpu/umbra/vfiouser"
@@ -49,11 +47,11 @@ func (c *serveCmd) Run(ctx context.Context, parsed *kong.Context, out output) (e
 	if err != nil {
 		return err
 	}
-	var control net.Listener
-	if o.Control != "" {
-		if control, err = api.Listen(o.Control); err != nil {
-			return err
-		}
+	control, err := plan.Control()
+	if err != nil {
+		return err
+	}
+	if control != nil {
 		defer control.Close()
 	}
 	var from *serve.Inherited
