@@ -42,6 +42,10 @@ type Config struct {
 	Limits    Limits    `yaml:"limits" embed:"" group:"Virtual GPUs"`
 	Scheduler Scheduler `yaml:"scheduler" embed:"" prefix:"sched-" group:"Virtual GPUs"`
 
+	// Inherited has the paths of the listening sockets that the parent process opened, by the name of each:
+	// ControlSocket, WholeSocket, or GPUSocket and the name of a GPU.
+	Inherited map[string]string `kong:"-"`
+
 	GPUs []GPU `kong:"-"` // completed by Check
 
 	profiles, gpus []entry
@@ -155,6 +159,7 @@ func (c *Config) Where(path string) string {
 // starts.
 func (c *Config) Check() error {
 	var errs []error
+	errs = append(errs, c.inherit(ControlSocket, &c.Control, c.Where("control")), c.inherit(WholeSocket, &c.Socket, c.Where("socket")))
 	if c.Card.Kind == Nvidia {
 		errs = append(errs, c.settleNvidia())
 	}

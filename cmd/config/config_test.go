@@ -251,3 +251,15 @@ func TestValuesReadAsDefaults(t *testing.T) {
 		require.Equal(t, want, timeText(d))
 	}
 }
+
+// TestInheritedSockets: a socket that the parent process opened needs no path, and must have the same if there is one.
+func TestInheritedSockets(t *testing.T) {
+	c := Default()
+	c.Inherited = map[string]string{ControlSocket: "/run/control", GPUSocket + "a": "/run/a", GPUSocket + "b": "/run/b"}
+	require.NoError(t, c.AddGPU("--gpu", "name=a,vram=64MiB"))
+	require.NoError(t, c.AddGPU("--gpu", "name=b,vram=64MiB,socket=/run/b"))
+	require.NoError(t, c.Check())
+	require.Equal(t, []string{"/run/control", "/run/a", "/run/b"}, []string{c.Control, c.GPUs[0].Socket, c.GPUs[1].Socket})
+	c.Inherited[GPUSocket+"b"] = "/run/other"
+	require.EqualError(t, c.Check(), "--gpu name=b: socket: /run/b: the parent process opened /run/other for it (gpu-b in LISTEN_FDNAMES); leave this path out")
+}

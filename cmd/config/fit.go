@@ -3,7 +3,6 @@ package config
 import (
 	"fmt"
 	"path/filepath"
-	"slices"
 
 	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
@@ -54,40 +53,6 @@ func (t claims) claim(id, value, where, own string) error {
 	}
 	t[id] = where
 	return nil
-}
-
-// A SocketPath is an option that is the path of a socket.
-type SocketPath struct {
-	Path   *string
-	Where  string // as the user wrote the option
-	Access *Access
-
-	whereOf func(key string) string
-}
-
-// WhereOf names a key of Access as the user wrote it.
-func (s *SocketPath) WhereOf(key string) string { return s.whereOf(key) }
-
-// SocketOf is the socket of a GPU. Its access may be that of all GPUs.
-func (c *Config) SocketOf(g *GPU) SocketPath {
-	return SocketPath{&g.Socket, g.Where("socket"), &g.Access, func(key string) string {
-		if key = "access." + key; g.Given(key) || !c.Given(key) {
-			return g.Where(key)
-		}
-		return c.Where(key)
-	}}
-}
-
-// Sockets lists the sockets that a server with these GPUs listens on.
-func (c *Config) Sockets(gpus []GPU) []SocketPath {
-	all := []SocketPath{
-		{&c.Socket, c.Where("socket"), &c.Access, func(key string) string { return c.Where("access." + key) }},
-		{&c.Control, c.Where("control"), &c.Admins, func(key string) string { return c.Where("control-access." + key) }},
-	}
-	for i := range gpus {
-		all = append(all, c.SocketOf(&gpus[i]))
-	}
-	return slices.DeleteFunc(all, func(s SocketPath) bool { return *s.Path == "" })
 }
 
 // fitNames refuses names and sockets that are there twice.

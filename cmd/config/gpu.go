@@ -148,7 +148,9 @@ func (c *Config) complete(e entry) (g GPU, err error) {
 	if g.Given("chip") || g.Given("bar-map") { // else those of the card
 		errs = append(errs, c.checkNvidiaFace(&g.Face, g.Where))
 	}
-	if g.Socket == "" {
+	if err := c.inherit(GPUSocket+g.Name, &g.Socket, g.Where("socket")); err != nil {
+		errs = append(errs, err)
+	} else if g.Socket == "" {
 		errs = append(errs, &Error{Where: g.Where("socket"), Reason: "missing; say where QEMU shall attach, for example " + g.Name + ".sock"})
 	}
 	if g.VRAM == 0 {

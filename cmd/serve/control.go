@@ -136,12 +136,14 @@ func (s *Server) Add(a api.AddRequest) (out api.GPU, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	socket := s.Config.SocketOf(&g)
-	if err := resolve(socket.Path, socket.Where); err != nil {
-		return out, refused(err)
-	}
-	access, err := accessOf(&socket)
-	if err != nil {
-		return out, refused(err)
+	from, access := s.inherited[socket.Name], (*Access)(nil)
+	if from == nil {
+		if err := resolve(socket.Path, socket.Where); err != nil {
+			return out, refused(err)
+		}
+		if access, err = accessOf(&socket); err != nil {
+			return out, refused(err)
+		}
 	}
 	var all []config.GPU
 	for _, e := range s.Endpoints() {
@@ -162,7 +164,7 @@ func (s *Server) Add(a api.AddRequest) (out api.GPU, err error) {
 	if err != nil {
 		return out, refused(err)
 	}
-	cfg.Access = access
+	cfg.Access, cfg.From = access, from
 	e, err := s.Shared.Add(cfg)
 	if err != nil {
 		return out, refused(err)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/umbra-gpu/umbra/aggregator"
@@ -38,6 +39,13 @@ type Plan struct {
 func NewPlan(c *config.Config, whole bool, log *slog.Logger) (p *Plan, err error) {
 	access := make(map[string]*Access)
 	for _, s := range c.Sockets(c.GPUs) {
+		if c.Inherited[s.Name] != "" {
+			if c.Server.Transport == TransportLibrary && s.Name != config.ControlSocket {
+				return nil, &config.Error{Where: c.Where("server.transport"), Value: TransportLibrary,
+					Reason: "makes its sockets itself and cannot use the inherited " + s.Name + "; use the native transport"}
+			}
+			continue
+		}
 		if err := resolve(s.Path, s.Where); err != nil {
 			return nil, err
 		}
@@ -79,9 +87,12 @@ func NewPlan(c *config.Config, whole bool, log *slog.Logger) (p *Plan, err error
 	return p, nil
 }
 
-// Control listens at the control socket; nil if the options name none.
-func (p *Plan) Control() (net.Listener, error) {
+// Control listens at the control socket, which may be inherited; nil if the options name none.
+func (p *Plan) Control(from Sockets) (net.Listener, error) {
 	path := p.config.Control
+	if i := from[config.ControlSocket]; i != nil {
+		return i.listener()
+	}
 	if path == "" {
 		return nil, nil
 	}
@@ -95,10 +106,9 @@ func (p *Plan) Control() (net.Listener, error) {
 	return l, nil
 }
 
-// Start makes the card and serves it, or its virtual GPUs. A whole card is served at an inherited
-// socket if there is one, which the server closes.
-func (p *Plan) Start(from *Inherited) (_ *Server, err error) {
-	s := &Server{Config: p.config, began: time.Now(), sharing: p.config.Sharing(), log: p.options.Log}
+// Start makes the card and serves it, or its virtual GPUs, at inherited sockets where there are such.
+func (p *Plan) Start(from Sockets) (_ *Server, err error) {
+	s := &Server{Config: p.config, began: time.Now(), sharing: p.config.Sharing(), log: p.options.Log, inherited: from}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())
@@ -107,7 +117,7 @@ func (p *Plan) Start(from *Inherited) (_ *Server, err error) {
 	if p.nvidia != nil {
 		s.Shared, err = p.shareNvidia()
 	} else if s.Card, err = soft.New(p.card); err == nil && p.whole {
-		return s, s.serveWhole(p, from)
+		return s, s.serveWhole(p, from[config.WholeSocket])
 	} else if err == nil {
 		s.Shared, err = NewShared(s.Card, p.Make, p.options, p.limits, p.driver)
 	}
@@ -115,8 +125,14 @@ func (p *Plan) Start(from *Inherited) (_ *Server, err error) {
 		return nil, err
 	}
 	for _, cfg := range p.gpus {
+		cfg.From = from[config.GPUSocket+cfg.Share.Name]
 		if _, err := s.Shared.Add(cfg); err != nil {
 			return nil, err
+		}
+	}
+	for name := range from {
+		if gpu, ok := strings.CutPrefix(name, config.GPUSocket); name != config.ControlSocket && (!ok || s.Shared.Find(gpu) == nil) {
+			s.log.Warn("an inherited socket has no GPU; its name in LISTEN_FDNAMES must be control, socket, or gpu-NAME of a GPU, which may be added later", "name", name)
 		}
 	}
 	return s, nil

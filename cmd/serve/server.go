@@ -28,6 +28,8 @@ type Server struct {
 	log     *slog.Logger
 	stopLog func() // of Whole
 
+	inherited Sockets
+
 	mu       sync.Mutex                      // one Add, or change of the scheduler, at a time; never held while a client is waited for, until the end
 	schedule atomic.Pointer[config.Schedule] // in force, if it was changed
 }
@@ -42,7 +44,7 @@ func (s *Server) serveWhole(p *Plan, from *Inherited) (err error) {
 	}
 	s.Whole.Config.Socket, s.Whole.Config.Access = s.Config.Socket, p.access[s.Config.Socket]
 	if from != nil {
-		if s.Whole.Config.Socket, err = from.path(); err != nil {
+		if s.Whole.Config.Socket, err = from.absolute(); err != nil {
 			return err
 		}
 	}

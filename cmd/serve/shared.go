@@ -44,6 +44,7 @@ type GPUConfig struct {
 	Share   aggregator.GuestConfig // with its name
 	Device  Chip                   // nil is a GF100
 	Socket  string                 // where it is served; "" of an inherited connection
+	From    *Inherited             // its socket, if the parent process opened it
 	Access  *Access                // who may connect there; nil is this user alone
 	Options config.GPU             // that describe it, for Server
 }
@@ -104,7 +105,7 @@ func (s *Shared) Add(cfg GPUConfig) (*Endpoint, error) {
 		e.work = countWork(&c.Stats().Owners[v.Guest.Owner()])
 	}
 	e.end = sync.OnceValues(func() (api.GPUReport, error) { return s.end(e) })
-	if err := e.serve(nil); err != nil {
+	if err := e.serve(cfg.From); err != nil {
 		return nil, errors.Join(err, e.Server.Close(), v.Close())
 	}
 	s.mu.Lock()

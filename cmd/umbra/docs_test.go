@@ -85,6 +85,16 @@ func TestCommandsInDocuments(t *testing.T) {
 			lines++
 		}
 	}
+	units, err := filepath.Glob("../../contrib/systemd/*.service")
+	require.NoError(t, err)
+	require.NotEmpty(t, units)
+	for _, name := range units {
+		text, err := os.ReadFile(name)
+		require.NoError(t, err)
+		start := regexp.MustCompile(`(?m)^ExecStart=/usr/bin/umbra (.*)$`).FindStringSubmatch(string(text))
+		require.NotNil(t, start, name)
+		require.NoError(t, parseLine(start[1]), name)
+	}
 	require.Greater(t, lines, 50)
 	require.Error(t, parseLine("serve --sokcet a.sock"))
 	require.Error(t, parseLine("serve --gpu name=a,socket=a.sock,vrma=1GiB"))
@@ -101,7 +111,7 @@ func parseLine(text string) error {
 		return err
 	}
 	if s, ok := parsed.Selected().Target.Addr().Interface().(*serveCmd); ok && s.File == "" && (len(s.GPU) > 0 || s.Socket != "" || s.Control != "") {
-		_, err = s.options(parsed)
+		_, err = s.options(parsed, nil)
 	}
 	return err
 }

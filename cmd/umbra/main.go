@@ -4,8 +4,8 @@
 // Each subcommand is in a file of its own. The command owns no state, and its
 // goroutines have ended when it returns.
 //
-// umbra serve has one goroutine beside those of package serve, which handles SIGUSR1
-// and SIGHUP.
+// umbra serve has two goroutines beside those of package serve: one handles SIGUSR1
+// and SIGHUP, the other tells systemd the server's state.
 package main
 
 import (

@@ -29,36 +29,49 @@ type serveCmd struct {
 // Help is the text below the usage.
 func (serveCmd) Help() string {
 	return "SIGINT and SIGTERM stop the server, SIGUSR1 writes a report, SIGHUP is ignored: the server survives its terminal. " +
-		"A second SIGINT or SIGTERM ends the process at once."
+		"A second SIGINT or SIGTERM ends the process at once. " +
+		"It works with systemd: NOTIFY_SOCKET and WATCHDOG_USEC, and LISTEN_FDS with the names control, gpu-NAME and socket in LISTEN_FDNAMES."
 }
 
 // noFD is FD's default.
 const noFD = -1
 
 func (c *serveCmd) Run(ctx context.Context, parsed *kong.Context, out output) (err error) {
-	o, err := c.options(parsed)
+	from, err := serve.InheritNamed()
+	if err != nil {
+		return err
+	}
+	o, err := c.options(parsed, from.Paths())
 	if err != nil {
 		return err
 	}
 	log := slog.New(slog.NewTextHandler(out.stderr, nil))
 	signals := catchSignals()
 	defer signal.Stop(signals)
+	parent, err := newNotifier()
+	if err != nil {
+		return err
+	}
 	plan, err := serve.NewPlan(o, c.FD != noFD || o.Socket != "", log)
 	if err != nil {
 		return err
 	}
-	control, err := plan.Control()
+	control, err := plan.Control(from)
 	if err != nil {
 		return err
 	}
 	if control != nil {
 		defer control.Close()
 	}
-	var from *serve.Inherited
 	if c.FD != noFD {
-		if from, err = serve.Inherit(c.FD); err != nil {
+		given, err := serve.Inherit(c.FD)
+		if err != nil {
 			return err
 		}
+		if from == nil {
+			from = make(serve.Sockets)
+		}
+		from[config.WholeSocket] = given
 	}
 	moreProcessors()
 	server, err := plan.Start(from)
@@ -79,7 +92,10 @@ func (c *serveCmd) Run(ctx context.Context, parsed *kong.Context, out output) (e
 		return err
 	}
 	stop := handleSignals(signals, stdout, server)
+	quiet := parent.follow(server)
 	err = server.Run(ctx, control)
+	quiet()
+	parent.send("STOPPING=1")
 	stop()
 	return errors.Join(err, report(stdout, server))
 }
@@ -137,9 +153,10 @@ func moreProcessors() {
 	}
 }
 
-// options combines defaults, file and flags.
-func (c *serveCmd) options(parsed *kong.Context) (*config.Config, error) {
+// options combines defaults, file, flags, and the paths of inherited sockets.
+func (c *serveCmd) options(parsed *kong.Context, inherited map[string]string) (*config.Config, error) {
 	o := config.Default()
+	o.Inherited = inherited
 	if c.FD != noFD { // one guest has the whole card
 		o.Scheduler.Policy = config.SchedulerOff
 	}

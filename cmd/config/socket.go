@@ -1,0 +1,61 @@
+package config
+
+import (
+	"path/filepath"
+	"slices"
+)
+
+// Names of the sockets of a server, as LISTEN_FDNAMES has them.
+const (
+	ControlSocket = "control"
+	WholeSocket   = "socket" // of a guest that has the whole card
+	GPUSocket     = "gpu-"   // and the name of the GPU
+)
+
+// A SocketPath is an option that is the path of a socket.
+type SocketPath struct {
+	Name   string // as in Config.Inherited
+	Path   *string
+	Where  string // as the user wrote the option
+	Access *Access
+
+	whereOf func(key string) string
+}
+
+// WhereOf names a key of Access as the user wrote it.
+func (s *SocketPath) WhereOf(key string) string { return s.whereOf(key) }
+
+// SocketOf is the socket of a GPU. Its access may be that of all GPUs.
+func (c *Config) SocketOf(g *GPU) SocketPath {
+	return SocketPath{GPUSocket + g.Name, &g.Socket, g.Where("socket"), &g.Access, func(key string) string {
+		if key = "access." + key; g.Given(key) || !c.Given(key) {
+			return g.Where(key)
+		}
+		return c.Where(key)
+	}}
+}
+
+// Sockets lists the sockets that a server with these GPUs listens on.
+func (c *Config) Sockets(gpus []GPU) []SocketPath {
+	all := []SocketPath{
+		{WholeSocket, &c.Socket, c.Where("socket"), &c.Access, func(key string) string { return c.Where("access." + key) }},
+		{ControlSocket, &c.Control, c.Where("control"), &c.Admins, func(key string) string { return c.Where("control-access." + key) }},
+	}
+	for i := range gpus {
+		all = append(all, c.SocketOf(&gpus[i]))
+	}
+	return slices.DeleteFunc(all, func(s SocketPath) bool { return *s.Path == "" })
+}
+
+// inherit completes the path of a socket that the parent process opened.
+func (c *Config) inherit(name string, path *string, where string) error {
+	theirs := c.Inherited[name]
+	if theirs == "" {
+		return nil
+	}
+	if abs, err := filepath.Abs(*path); *path != "" && (err != nil || abs != theirs) {
+		return &Error{where, *path, "the parent process opened " + theirs + " for it (" + name + " in LISTEN_FDNAMES); leave this path out"}
+	}
+	*path = theirs
+	return nil
+}
