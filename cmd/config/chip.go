@@ -74,6 +74,9 @@ func (c *Config) unfitKind(of []option, given []setting) error {
 func unfit(of []option, given []setting, tag, is, where string) error {
 	var errs []error
 	for _, s := range given {
+		if s.bad {
+			continue
+		}
 		o := find(of, s.key)
 		if own, ok := o.tag.Lookup(tag); ok && own != is {
 			errs = append(errs, &Error{s.where, o.text(), fmt.Sprintf("only a %s%s has this option, and the %s is %s (%s); remove the option, or say %[3]s %[1]s",

@@ -50,6 +50,7 @@ type Config struct {
 
 	profiles, gpus []entry
 	given          entry
+	failed         bool // a file or text was refused, so that options may be missing
 }
 
 // Card describes the card.
@@ -156,7 +157,7 @@ func (c *Config) Where(path string) string {
 }
 
 // Check completes the virtual GPUs and holds everything against each other, before anything
-// starts.
+// starts. After errors of a file or of texts it finds what else is wrong, but for what does not fit.
 func (c *Config) Check() error {
 	var errs []error
 	errs = append(errs, c.inherit(ControlSocket, &c.Control, c.Where("control")), c.inherit(WholeSocket, &c.Socket, c.Where("socket")))
@@ -174,14 +175,15 @@ func (c *Config) Check() error {
 		g, err := c.complete(e)
 		c.GPUs, errs = append(c.GPUs, g), append(errs, err)
 	}
-	if err := errors.Join(errs...); err != nil {
+	errs = append(errs, c.fitNames(c.GPUs))
+	if err := errors.Join(errs...); err != nil || c.failed {
 		return err
 	}
 	if len(c.GPUs) == 0 && c.Socket != "" && c.Card.VRAM > gf100.MaxVRAM {
 		return &Error{c.Where("card.vram"), c.Card.VRAM.String(), fmt.Sprintf("a GF100 has at most %v, and %s gives the whole card to one guest; give it less, or share it among GPUs", Size(gf100.MaxVRAM), c.Where("socket"))}
 	}
 	if len(c.GPUs) == 0 {
-		return c.fitNames(nil)
+		return nil
 	}
 	if c.Socket != "" {
 		return &Error{c.Where("socket"), c.Socket, "gives the whole card to one guest, but " + c.GPUs[0].at + " shares it; remove one of them"}

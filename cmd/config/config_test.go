@@ -150,7 +150,8 @@ func TestErrorsAtOnce(t *testing.T) {
 	_, err = read("gpus:\n- {name: a}\n- {socket: b.sock}\n")
 	require.EqualError(t, err, "f.yaml:2:3: gpus[0].socket: missing; say where QEMU shall attach, for example a.sock\n"+
 		"f.yaml:2:3: gpus[0].vram: missing; say how much of the card's memory it gets, for example 256MiB\n"+
-		"f.yaml:3:3: gpus[1].name: missing; give one, for example name=a")
+		"f.yaml:3:3: gpus[1].name: missing; give one, for example name=a\n"+
+		"f.yaml:3:3: gpus[1].vram: missing; say how much of the card's memory it gets, for example 256MiB")
 	_, err = read("", "name=a,vram=1,bar4=2")
 	require.ErrorContains(t, err, "--gpu name=a: vram: ")
 	require.ErrorContains(t, err, "\n--gpu name=a: bar4: unknown key; did you mean \"bar1\"? There are ")

@@ -60,6 +60,7 @@ func YAMLError(name string, err error) error {
 func (c *Config) Parse(name string, data []byte) error {
 	f, err := parser.ParseBytes(data, 0)
 	if err != nil {
+		c.failed = true
 		return YAMLError(name, err)
 	}
 	r := reader{name: name, lists: map[string]*[]entry{"gpus": &c.gpus, "profiles": &c.profiles}}
@@ -74,6 +75,7 @@ func (c *Config) Parse(name string, data []byte) error {
 			c.given.settings = append(c.given.settings, r.read(d.Body, &top, "")...)
 		}
 	}
+	c.failed = c.failed || len(r.errs) > 0
 	return errors.Join(r.errs...)
 }
 
@@ -117,8 +119,9 @@ func (r *reader) read(n ast.Node, s *section, prefix string) (out []setting) {
 			r.fail(key, s.at+path, s.unknown(prefix, path))
 		case value.Type() == ast.NullType:
 			r.fail(key, s.at+path, "has no value; give one, or remove the key. A list in braces needs brackets: [a, b]")
+			out = append(out, setting{path, "", r.where(key, s.at+path), true})
 		case o != nil:
-			out = append(out, r.set(value, o, s.at+path)...)
+			out = append(out, r.set(value, o, s.at+path))
 		case len(inside) > 0:
 			out = append(out, r.read(value, s, path+".")...)
 		default:
@@ -144,8 +147,8 @@ func (r *reader) list(n ast.Node, key string) {
 	}
 }
 
-// set sets an option to what a node says.
-func (r *reader) set(n ast.Node, o *option, path string) []setting {
+// set sets an option to what a node says, and returns the setting.
+func (r *reader) set(n ast.Node, o *option, path string) setting {
 	var words []string
 	switch n := n.(type) {
 	case ast.ScalarNode:
@@ -157,14 +160,14 @@ func (r *reader) set(n ast.Node, o *option, path string) []setting {
 	}
 	if _, scalar := n.(ast.ScalarNode); words == nil || !scalar && !o.isList() {
 		r.fail(n, path, "one value is wanted here")
-		return nil
+		return setting{o.path, "", r.where(n, path), true}
 	}
 	value := strings.Join(words, ",")
 	if err := o.set(value); err != nil {
 		r.fail(n, path, err.Error())
-		return nil
+		return setting{o.path, "", r.where(n, path), true}
 	}
-	return []setting{{o.path, value, r.where(n, path)}}
+	return setting{o.path, value, r.where(n, path), false}
 }
 
 // below lists the keys of a section.

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 
@@ -57,11 +58,11 @@ func (t claims) claim(id, value, where, own string) error {
 
 // fitNames refuses names and sockets that are there twice.
 func (c *Config) fitNames(gpus []GPU) error {
+	var errs []error
 	names, sockets := make(claims), make(claims)
 	for i := range gpus {
-		g := &gpus[i]
-		if err := names.claim(g.Name, g.Name, g.Where("name"), "GPU a name"); err != nil {
-			return err
+		if g := &gpus[i]; g.Name != "" {
+			errs = append(errs, names.claim(g.Name, g.Name, g.Where("name"), "GPU a name"))
 		}
 	}
 	for _, s := range c.Sockets(gpus) {
@@ -69,11 +70,9 @@ func (c *Config) fitNames(gpus []GPU) error {
 		if err == nil {
 			err = sockets.claim(abs, *s.Path, s.Where, "a path")
 		}
-		if err != nil {
-			return err
-		}
+		errs = append(errs, err)
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // tooLarge says that a GPU does not fit into what is left of the card's memory, and what would.

@@ -25,6 +25,22 @@ type GPU struct {
 	Face
 
 	entry // with the settings of its profile before its own
+
+	server *entry // what the user gave of the server, which the GPU inherits
+}
+
+// Where names the option as the user wrote it, for all GPUs or this one, or would for this one.
+func (g *GPU) Where(key string) string {
+	path := ""
+	if find(options(new(Face)), key) != nil {
+		path = "card." + key
+	} else if strings.HasPrefix(key, "access.") || strings.HasPrefix(key, "shadow.") {
+		path = key
+	}
+	if g.server != nil && !g.Given(key) && g.server.Given(path) {
+		return g.server.Where(path)
+	}
+	return g.entry.Where(key)
 }
 
 // Share is what a virtual GPU gets of the card.
@@ -53,6 +69,8 @@ var gpuName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
 func (e *entry) checkName() error {
 	switch name := e.get("name").value; {
+	case e.get("name").bad:
+		return nil
 	case name == "":
 		return &Error{Where: e.Where("name"), Reason: "missing; give one, for example name=a"}
 	case !gpuName.MatchString(name):
@@ -82,7 +100,7 @@ func (c *Config) checkProfiles() error {
 // The source is what it is called in errors: "--gpu".
 func (c *Config) AddGPU(source, text string) error {
 	e, err := parseEntry(source, text)
-	c.gpus = append(c.gpus, e)
+	c.gpus, c.failed = append(c.gpus, e), c.failed || err != nil
 	return err
 }
 
@@ -124,36 +142,39 @@ func (c *Config) settingsOf(e *entry) ([]setting, error) {
 	if len(names) > 0 {
 		reason = "no such profile; " + Known(name, names)
 	}
-	return nil, &Error{e.Where("profile"), name, reason}
+	return e.settings, &Error{e.Where("profile"), name, reason}
 }
 
 // complete makes the GPU of an entry.
 func (c *Config) complete(e entry) (g GPU, err error) {
 	setDefaults(&g)
 	g.Face, g.Shadow, g.Access, g.entry = c.Card.Face, c.Shadow, c.Access, e
-	if err := e.checkName(); err != nil {
-		return g, err
-	}
-	if g.settings, err = c.settingsOf(&e); err != nil {
-		return g, err
-	}
+	g.server = &c.given
+	var profile error
+	g.settings, profile = c.settingsOf(&e)
 	of := options(&g)
 	useDefaults(of, cmp.Or(g.get("chip").value, g.Chip), func(key string) bool { return c.Given("card." + key) })
 	for _, s := range g.settings {
+		if s.bad {
+			continue
+		}
 		if err := find(of, s.key).set(s.value); err != nil {
 			return g, &Error{Where: s.where, Reason: err.Error()}
 		}
 	}
-	errs := []error{unfit(of, g.settings, "chip", g.Chip, g.Where("chip")), c.unfitKind(of, g.settings), g.checkMemory()}
+	errs := []error{e.checkName(), profile, c.unfitKind(of, g.settings)}
+	if profile == nil && !g.get("chip").bad { // else the chip is not known
+		errs = append(errs, unfit(of, g.settings, "chip", g.Chip, g.Where("chip")), g.checkMemory())
+	}
 	if g.Given("chip") || g.Given("bar-map") { // else those of the card
 		errs = append(errs, c.checkNvidiaFace(&g.Face, g.Where))
 	}
 	if err := c.inherit(GPUSocket+g.Name, &g.Socket, g.Where("socket")); err != nil {
 		errs = append(errs, err)
-	} else if g.Socket == "" {
-		errs = append(errs, &Error{Where: g.Where("socket"), Reason: "missing; say where QEMU shall attach, for example " + g.Name + ".sock"})
+	} else if g.Socket == "" && !g.get("socket").bad {
+		errs = append(errs, &Error{Where: g.Where("socket"), Reason: "missing; say where QEMU shall attach, for example " + cmp.Or(g.Name, "a") + ".sock"})
 	}
-	if g.VRAM == 0 {
+	if g.VRAM == 0 && profile == nil && !g.get("vram").bad {
 		errs = append(errs, &Error{Where: g.Where("vram"), Reason: fmt.Sprintf("missing; say how much of the card's memory it gets, for example %v", max(256*mib, memories[g.Chip].unit))})
 	}
 	if g.Channels > 0 && g.Guaranteed > g.Channels {

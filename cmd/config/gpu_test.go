@@ -44,7 +44,7 @@ gpus:
 	require.Equal(t, []any{70, true, 7, Shadow{"lazy", "incremental"}}, []any{g.Temperature, g.MSI, g.Weight, g.Shadow})
 	require.Equal(t, []any{70, false, Counts{4, 4}}, []any{d.Temperature, d.MSI, d.TPCs})
 	require.Equal(t, "f.yaml:5:25: profiles[0].vram", b.Where("vram"))
-	require.Equal(t, "f.yaml:9:5: gpus[2].temperature", g.Where("temperature"))
+	require.Equal(t, "f.yaml:2:47: card.temperature", g.Where("temperature"))
 	require.Equal(t, "--gpu name=d: bar1", d.Where("bar1"))
 }
 
@@ -285,7 +285,7 @@ func TestFitAddresses(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, c.FitAddresses(c.GPUs, 16<<30))
 	require.EqualError(t, c.FitAddresses(c.GPUs, 16<<30-1),
-		"--gpu name=a: bar1: 8GiB: with the card's 6GiB and the server's 2GiB it takes 16GiB of addresses, and this process may have 16383MiB; give less, leave bar1 out of bar-map, or raise the limit RLIMIT_AS")
+		"f.yaml:1:39: card.bar1: 8GiB: with the card's 6GiB and the server's 2GiB it takes 16GiB of addresses, and this process may have 16383MiB; give less, leave bar1 out of bar-map, or raise the limit RLIMIT_AS")
 }
 
 // TestClientPart: all clients together never take more of what the process has than is theirs. The

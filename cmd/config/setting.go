@@ -6,8 +6,11 @@ import (
 	"strings"
 )
 
-// A setting is one option as the user gave it, and where.
-type setting struct{ key, value, where string }
+// A setting is one option as the user gave it, and where. The value of a bad one was refused, and is empty.
+type setting struct {
+	key, value, where string
+	bad               bool
+}
 
 // An entry is what the user gave of the server, a GPU or a profile. The last of several settings
 // of an option counts.
@@ -93,6 +96,7 @@ func assign(of []option, at string, settings []setting) error {
 			}
 		}
 		if reason != "" {
+			s.value, s.bad = "", true
 			errs = append(errs, &Error{Where: s.where, Reason: reason})
 		}
 	}

@@ -25,14 +25,9 @@ type SocketPath struct {
 // WhereOf names a key of Access as the user wrote it.
 func (s *SocketPath) WhereOf(key string) string { return s.whereOf(key) }
 
-// SocketOf is the socket of a GPU. Its access may be that of all GPUs.
-func (c *Config) SocketOf(g *GPU) SocketPath {
-	return SocketPath{GPUSocket + g.Name, &g.Socket, g.Where("socket"), &g.Access, func(key string) string {
-		if key = "access." + key; g.Given(key) || !c.Given(key) {
-			return g.Where(key)
-		}
-		return c.Where(key)
-	}}
+// SocketPath is the socket of a GPU.
+func (g *GPU) SocketPath() SocketPath {
+	return SocketPath{GPUSocket + g.Name, &g.Socket, g.Where("socket"), &g.Access, func(key string) string { return g.Where("access." + key) }}
 }
 
 // Sockets lists the sockets that a server with these GPUs listens on.
@@ -42,7 +37,7 @@ func (c *Config) Sockets(gpus []GPU) []SocketPath {
 		{ControlSocket, &c.Control, c.Where("control"), &c.Admins, func(key string) string { return c.Where("control-access." + key) }},
 	}
 	for i := range gpus {
-		all = append(all, c.SocketOf(&gpus[i]))
+		all = append(all, gpus[i].SocketPath())
 	}
 	return slices.DeleteFunc(all, func(s SocketPath) bool { return *s.Path == "" })
 }

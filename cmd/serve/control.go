@@ -135,7 +135,7 @@ func (s *Server) Add(a api.AddRequest) (out api.GPU, err error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	socket := s.Config.SocketOf(&g)
+	socket := g.SocketPath()
 	from, access := s.inherited[socket.Name], (*Access)(nil)
 	if from == nil {
 		if err := resolve(socket.Path, socket.Where); err != nil {

@@ -34,55 +34,67 @@ type Plan struct {
 	driver  driver.Options
 }
 
+// checkSockets makes the paths of sockets absolute, and finds who may connect to each, by its path.
+func checkSockets(c *config.Config) (map[string]*Access, error) {
+	out := make(map[string]*Access)
+	var errs []error
+	for _, s := range c.Sockets(c.GPUs) {
+		inherited := c.Inherited[s.Name] != ""
+		switch {
+		case inherited && c.Server.Transport == TransportLibrary && s.Name != config.ControlSocket:
+			errs = append(errs, &config.Error{Where: c.Where("server.transport"), Value: TransportLibrary,
+				Reason: "makes its sockets itself and cannot use the inherited " + s.Name + "; use the native transport"})
+		case !inherited:
+			access, err := accessOf(&s)
+			errs = append(errs, resolve(s.Path, s.Where), err)
+			out[*s.Path] = access
+		}
+	}
+	return out, errors.Join(errs...)
+}
+
+// CheckHost finds what this machine does not have that options need which are wrong otherwise, too.
+func CheckHost(c *config.Config) error {
+	_, err := checkSockets(c)
+	return err
+}
+
 // NewPlan finds everything that is wrong with the options before anything starts, and makes the paths
 // of sockets absolute. With whole one guest has the whole card.
-func NewPlan(c *config.Config, whole bool, log *slog.Logger) (p *Plan, err error) {
-	access := make(map[string]*Access)
-	for _, s := range c.Sockets(c.GPUs) {
-		if c.Inherited[s.Name] != "" {
-			if c.Server.Transport == TransportLibrary && s.Name != config.ControlSocket {
-				return nil, &config.Error{Where: c.Where("server.transport"), Value: TransportLibrary,
-					Reason: "makes its sockets itself and cannot use the inherited " + s.Name + "; use the native transport"}
-			}
-			continue
-		}
-		if err := resolve(s.Path, s.Where); err != nil {
-			return nil, err
-		}
-		if access[*s.Path], err = accessOf(&s); err != nil {
-			return nil, err
-		}
-	}
-	p = &Plan{access: access, config: c, whole: whole, driver: driver.Options{Timeout: c.Limits.CardTimeout}}
+func NewPlan(c *config.Config, whole bool, log *slog.Logger) (*Plan, error) {
+	p := &Plan{config: c, whole: whole, driver: driver.Options{Timeout: c.Limits.CardTimeout}}
+	var errs []error
+	check := func(err error) { errs = append(errs, err) }
+	var err error
+	p.access, err = checkSockets(c)
+	check(err)
 	if whole && c.Card.Kind == config.Nvidia {
-		return nil, &config.Error{Where: c.Where("card.kind"), Value: c.Card.Kind,
-			Reason: "such a card is shared among virtual GPUs, and one guest shall have the whole card; share it with --gpu name=a,socket=a.sock,vram=4GiB"}
-	}
-	if whole && !chips[c.Card.Chip].card {
-		return nil, &config.Error{Where: c.Where("card.chip"), Value: c.Card.Chip,
-			Reason: "only a virtual GPU has this chip, and one guest shall have the whole card; share the card with --gpu name=a,socket=a.sock,vram=4GiB, or leave the chip out"}
+		check(&config.Error{Where: c.Where("card.kind"), Value: c.Card.Kind,
+			Reason: "such a card is shared among virtual GPUs, and one guest shall have the whole card; share it with --gpu name=a,socket=a.sock,vram=4GiB"})
+	} else if whole && !chips[c.Card.Chip].card {
+		check(&config.Error{Where: c.Where("card.chip"), Value: c.Card.Chip,
+			Reason: "only a virtual GPU has this chip, and one guest shall have the whole card; share the card with --gpu name=a,socket=a.sock,vram=4GiB, or leave the chip out"})
 	}
 	if c.Card.Kind == config.Nvidia {
 		p.nvidia = func() (card.GPU, error) {
 			return openNvidia(&c.Card, func(format string, args ...any) { log.Warn(fmt.Sprintf(format, args...)) })
 		}
-	} else if p.card, err = cardOf(c); err != nil {
-		return nil, err
+	} else {
+		p.card, err = cardOf(c)
+		check(err)
 	}
-	if err = p.planTransport(log); err != nil {
-		return nil, err
-	}
-	if p.limits, err = LimitsOf(c); err != nil {
-		return nil, err
-	}
+	check(p.planTransport(log))
+	p.limits, err = LimitsOf(c)
+	check(err)
 	p.windows = passthrough.Config{Map: c.Card.BARMap, Limits: p.limits.Map}
 	for i := range c.GPUs {
 		g, err := GPUOf(&c.GPUs[i])
-		if err != nil {
-			return nil, err
-		}
-		g.Access = access[g.Socket]
+		check(err)
+		g.Access = p.access[g.Socket]
 		p.gpus = append(p.gpus, g)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
 	}
 	return p, nil
 }

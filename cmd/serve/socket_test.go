@@ -30,7 +30,7 @@ func TestAccess(t *testing.T) {
 		o := config.Default()
 		g, err := o.NewGPU("name=a,socket=a,vram=64MiB" + c.options)
 		require.NoError(t, err)
-		s := o.SocketOf(&g)
+		s := g.SocketPath()
 		got, err := accessOf(&s)
 		if c.err != "" {
 			require.EqualError(t, err, c.err)

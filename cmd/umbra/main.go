@@ -93,7 +93,13 @@ func doMain(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if status := ended(0); errors.As(err, &status) {
 		return int(status)
 	}
-	fmt.Fprintf(stderr, "umbra: %s\n", strings.ReplaceAll(err.Error(), "\n", "\numbra: "))
+	said := make(map[string]bool) // what is wrong with the card is wrong with each GPU
+	for line := range strings.SplitSeq(err.Error(), "\n") {
+		if !said[line] {
+			fmt.Fprintf(stderr, "umbra: %s\n", line)
+		}
+		said[line] = true
+	}
 	usage, answer := new(config.Error), new(api.Error)
 	if errors.As(err, &usage) || errors.As(err, &answer) && answer.Code == http.StatusBadRequest {
 		return exitUsage

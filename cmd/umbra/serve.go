@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,7 +24,10 @@ type serveCmd struct {
 	GPU  []string `name:"gpu" sep:"none" placeholder:"KEY=VALUE,..." help:"Add a virtual GPU: name=a,socket=a.sock,vram=256MiB. The keys are those of gpus in the configuration file."`
 	File string   `name:"config" placeholder:"FILE" help:"Read options from a YAML file; flags override it."`
 	FD   int      `name:"fd" placeholder:"N" default:"-1" help:"Use this inherited descriptor instead of --socket: a listening UNIX socket, or a client's connection."`
-	JSON bool     `name:"json" help:"Write lines of JSON, as docs/control-api.md describes them: one when serving starts, and a report at each SIGUSR1 and at the end."`
+
+	CheckOnly bool `name:"check" help:"Start nothing: say all that is wrong with the file and the flags, and end. The exit code is 0 if nothing is, else 2. Whether GPUs fit on a card of the NVIDIA driver shows only when it starts."`
+
+	JSON bool `name:"json" help:"Write lines of JSON, as docs/control-api.md describes them: one when serving starts, and a report at each SIGUSR1 and at the end."`
 }
 
 // Help is the text below the usage.
@@ -43,7 +47,7 @@ func (c *serveCmd) Run(ctx context.Context, parsed *kong.Context, out output) (e
 	}
 	o, err := c.options(parsed, from.Paths())
 	if err != nil {
-		return err
+		return errors.Join(err, serve.CheckHost(o))
 	}
 	log := slog.New(slog.NewTextHandler(out.stderr, nil))
 	signals := catchSignals()
@@ -54,6 +58,10 @@ func (c *serveCmd) Run(ctx context.Context, parsed *kong.Context, out output) (e
 	}
 	plan, err := serve.NewPlan(o, c.FD != noFD || o.Socket != "", log)
 	if err != nil {
+		return err
+	}
+	if c.CheckOnly {
+		_, err := fmt.Fprintf(out.stdout, "%s: nothing is wrong; %s, %s\n", cmp.Or(c.File, "the options"), cardText(o), plural(uint64(len(o.GPUs)), "virtual GPU", "virtual GPUs"))
 		return err
 	}
 	control, err := plan.Control(from)
@@ -168,11 +176,8 @@ func (c *serveCmd) options(parsed *kong.Context, inherited map[string]string) (*
 	for _, text := range c.GPU {
 		errs = append(errs, o.AddGPU("--gpu", text))
 	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, err
-	}
-	if err := o.Check(); err != nil {
-		return nil, err
+	if err := errors.Join(append(errs, o.Check())...); err != nil {
+		return o, err
 	}
 	return o, c.oneWay(o)
 }

@@ -31,10 +31,8 @@ func servingText(c *config.Config, a *api.Serving, whole bool) string {
 	least := "256MiB"
 	if c.Card.Kind == config.Nvidia {
 		least = "4GiB"
-		fmt.Fprintf(&b, "NVIDIA card %d, %v of VRAM\n", c.Card.Index, c.Card.VRAM)
-	} else {
-		fmt.Fprintf(&b, "GF100 in software (%04x:%v), %v of VRAM, %s\n", gf100.VendorID, c.Card.Device, c.Card.VRAM, interruptsOf(&c.Card.Face))
 	}
+	b.WriteString(cardText(c) + "\n")
 	if !c.Card.Engines {
 		b.WriteString("card.engines is off: engines accept every method and do nothing\n")
 	}
@@ -69,6 +67,16 @@ func servingText(c *config.Config, a *api.Serving, whole bool) string {
 	}
 	b.WriteString("\nInterrupt it (ctrl-C) to stop.\n")
 	return b.String()
+}
+
+func cardText(c *config.Config) string {
+	switch {
+	case c.Card.Kind != config.Nvidia:
+		return fmt.Sprintf("GF100 in software (%04x:%v), %v of VRAM, %s", gf100.VendorID, c.Card.Device, c.Card.VRAM, interruptsOf(&c.Card.Face))
+	case c.Card.VRAM == 0: // not open
+		return fmt.Sprintf("NVIDIA card %d", c.Card.Index)
+	}
+	return fmt.Sprintf("NVIDIA card %d, %v of VRAM", c.Card.Index, c.Card.VRAM)
 }
 
 func interruptsOf(f *config.Face) string {
