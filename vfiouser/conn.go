@@ -42,6 +42,7 @@ type conn struct {
 	ended chan struct{} // closed when the connection has ended
 	tid   int
 	sock  sock
+	from  *unix.Ucred // the client's process; nil if it is not known
 
 	mem     Memory
 	irqs    irqTable
@@ -91,6 +92,9 @@ func newConn(s *Server, fd int) *conn {
 	}
 	c.mem.files.holes = &s.holes
 	c.sock.fd, c.irqs.signals, c.irqs.discards = fd, s.signals, &s.discards
+	if u, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
+		c.from = u
+	}
 	return c
 }
 

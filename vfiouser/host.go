@@ -43,6 +43,15 @@ func NewHost(l Link) *Host { return &Host{l} }
 // Memory is the guest's memory.
 func (h *Host) Memory() *Memory { return h.l.Memory() }
 
+// Peer is the process that connected, as the kernel knows it; nil if the transport does not say. In a socket
+// pair it is the process that made the pair. The PID is 0 if it is in no namespace of this process.
+func (h *Host) Peer() *unix.Ucred {
+	if l, ok := h.l.(interface{ peer() *unix.Ucred }); ok {
+		return l.peer()
+	}
+	return nil
+}
+
 // Trigger signals an interrupt by the client's eventfd, which never waits. A masked vector
 // stays pending; one without an eventfd is counted.
 func (h *Host) Trigger(index, vector int) { h.l.Trigger(index, vector) }
@@ -65,6 +74,7 @@ func (h *Host) DMAWrite(ctx context.Context, addr uint64, p []byte) error {
 
 // The Link of a connection.
 
+func (c *conn) peer() *unix.Ucred         { return c.from }
 func (c *conn) Memory() *Memory           { return &c.mem }
 func (c *conn) Trigger(index, vector int) { c.irqs.trigger(index, vector) }
 func (c *conn) Clear(index, vector int)   { c.irqs.clear(index, vector) }

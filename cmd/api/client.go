@@ -12,9 +12,34 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"path/filepath"
 
 	"golang.org/x/sys/unix"
 )
+
+// DefaultPaths are where control sockets are looked for: in the folder of the user's session, and in that of a
+// server of the machine. A server that is told no path makes its own at the first.
+func DefaultPaths() []string {
+	machine := "/run/umbra/control.sock"
+	if session := os.Getenv("XDG_RUNTIME_DIR"); session != "" {
+		return []string{filepath.Join(session, "umbra.sock"), machine}
+	}
+	return []string{machine}
+}
+
+// FindControl is the first of DefaultPaths at which a server listens, or "".
+func FindControl() string {
+	for _, path := range DefaultPaths() {
+		c, err := net.Dial("unix", path)
+		if err == nil {
+			c.Close()
+		}
+		if err == nil || errors.Is(err, fs.ErrPermission) { // which the request explains
+			return path
+		}
+	}
+	return ""
+}
 
 // Client sends requests to the server at a control socket.
 type Client struct {

@@ -34,10 +34,11 @@ import (
 type Config struct {
 	Socket    string    `yaml:"socket" aliases:"socket-path" placeholder:"PATH" help:"UNIX socket that gives the whole card to one guest."`
 	Access    Access    `yaml:"access" embed:"" prefix:"socket-" group:"Who may connect"`
-	Control   string    `yaml:"control" placeholder:"PATH" help:"UNIX socket for umbra status, gpu, sched and regs."`
+	Control   string    `yaml:"control" placeholder:"PATH" help:"UNIX socket for umbra status, gpu, sched and regs. default: where these look for it, at $XDG_RUNTIME_DIR/umbra.sock, or /run/umbra/control.sock without that variable."`
 	Admins    Access    `yaml:"control-access" embed:"" prefix:"control-" group:"Who may connect"`
 	Card      Card      `yaml:"card" embed:"" group:"The card"`
 	Server    Server    `yaml:"server" embed:"" group:"The server"`
+	Log       Log       `yaml:"log" embed:"" prefix:"log-" group:"The server"`
 	Shadow    Shadow    `yaml:"shadow" embed:"" prefix:"shadow-" group:"Virtual GPUs"`
 	Limits    Limits    `yaml:"limits" embed:"" group:"Virtual GPUs"`
 	Scheduler Scheduler `yaml:"scheduler" embed:"" prefix:"sched-" group:"Virtual GPUs"`
@@ -102,6 +103,12 @@ type Server struct {
 	MaxDMAMemory   Size   `yaml:"max-dma-memory" name:"max-dma-memory" placeholder:"SIZE" default:"1TiB" validate:"min=256MiB,max=32TiB" help:"Largest sum of one client's memory, in addresses of this process. All guests together must fit into a quarter of the process's addresses, which are 128TiB or the limit RLIMIT_AS; the default is lower where that is small."`
 	MaxDMAAlloc    Size   `yaml:"max-dma-alloc" name:"max-dma-alloc" placeholder:"SIZE" default:"1GiB" validate:"min=1MiB,max=8TiB" help:"Memory that accesses of a GPU may allocate in the files of its clients: pages that nobody has touched before, which the kernel charges to this process's control group. It counts until the GPU is removed, for somebody may keep a file when its client has ended. Beyond it the access faults. All guests together must fit into half of the memory of the machine, or of the control group; the default is lower where that is small. Needs userfaultfd."`
 	DMAAnyFile     bool   `yaml:"dma-any-file" name:"dma-any-file" negatable:"" help:"Accept memory of a client in any file. Without it, the server accepts memfd, tmpfs and hugetlbfs. With it, a client whose file system does not answer stops the card for all guests."`
+}
+
+// Log describes what the server writes to its standard error.
+type Log struct {
+	Format string `yaml:"format" placeholder:"NAME" default:"text" validate:"oneof=text json" help:"Form of the log: text has key=value, json an object in each line."`
+	Level  string `yaml:"level" placeholder:"NAME" default:"info" validate:"oneof=debug info warn error" help:"Least level that the log has. info has the server's and the clients' comings and goings, warn what goes wrong."`
 }
 
 // Limits bound what one guest, or the card, can cost the others.

@@ -209,7 +209,11 @@ func (d *Device) Dismissed() {
 
 // Attached implements vfiouser.Device.
 func (d *Device) Attached(h *vfiouser.Host) {
-	d.log.Info("client attached")
+	about := []any{}
+	if p := h.Peer(); p != nil {
+		about = []any{"pid", p.Pid, "user", userName(p.Uid)}
+	}
+	d.log.Info("client attached", about...)
 	d.client = &hostSide{Memory: h.Memory(), host: h}
 	d.plug(d.client)
 }

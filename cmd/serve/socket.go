@@ -94,6 +94,15 @@ func userID(name string) (string, error) {
 	return u.Uid, nil
 }
 
+// userName is the name of a user, or the number of one without.
+func userName(uid uint32) string {
+	number := strconv.FormatUint(uint64(uid), 10)
+	if u, err := user.LookupId(number); err == nil {
+		return u.Username
+	}
+	return number
+}
+
 func groupID(name string) (string, error) {
 	g, err := user.LookupGroup(name)
 	if err != nil {

@@ -15,18 +15,29 @@ import (
 
 // server is the running server that a subcommand talks to.
 type server struct {
-	Control string `env:"UMBRA_CONTROL" placeholder:"PATH" help:"Control socket of the server, as given to umbra serve --control."`
+	Control string `env:"UMBRA_CONTROL" placeholder:"PATH" help:"Control socket of the server, as given to umbra serve --control. By default $XDG_RUNTIME_DIR/umbra.sock or /run/umbra/control.sock, where one is."`
 	JSON    bool   `name:"json" help:"Write JSON, as docs/control-api.md describes it."`
 }
 
-var errNoControl = &config.Error{Where: "--control", Reason: "missing; give the path that umbra serve was started with, here or in the variable UMBRA_CONTROL"}
+// client returns a client of the server.
+func (s *server) client() (*api.Client, error) {
+	path := s.Control
+	if path == "" {
+		path = api.FindControl()
+	}
+	if path == "" {
+		return nil, &config.Error{Where: "--control", Reason: "missing, and no server listens at " + strings.Join(api.DefaultPaths(), " or ") + "; give the path that umbra serve was started with, here or in the variable UMBRA_CONTROL"}
+	}
+	return api.NewClient(path), nil
+}
 
 // ask sends a request to the server, and writes the answer as JSON or text.
 func ask[T any](s *server, out output, request func(*api.Client) (T, error), text func(*strings.Builder, *T)) error {
-	if s.Control == "" {
-		return errNoControl
+	client, err := s.client()
+	if err != nil {
+		return err
 	}
-	answer, err := request(api.NewClient(s.Control))
+	answer, err := request(client)
 	if err != nil {
 		return err
 	}

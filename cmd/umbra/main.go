@@ -53,6 +53,8 @@ type commands struct {
 	Lab     labCmd      `cmd:"" help:"Run programs in guests that Umbra boots."`
 	Version versionCmd  `cmd:"" help:"Print the version."`
 
+	ShowVersion versionFlag `name:"version" help:"Print the version."`
+
 	CardWorker cardWorkerCmd `cmd:"" hidden:"" name:"card-worker" help:"Serve one guest's channels on a card of the host's NVIDIA driver. The server starts it."`
 }
 

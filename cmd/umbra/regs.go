@@ -16,7 +16,7 @@ import (
 )
 
 type regsCmd struct {
-	Control string `env:"UMBRA_CONTROL" placeholder:"PATH" help:"Control socket of a running server, to add the counts of its guests."`
+	Control string `env:"UMBRA_CONTROL" placeholder:"PATH" help:"Control socket of a running server, to add the counts of its guests. By default $XDG_RUNTIME_DIR/umbra.sock or /run/umbra/control.sock, where one is."`
 	GPU     string `name:"gpu" placeholder:"NAME" help:"Count only the guest of this GPU; needs --control."`
 	Chip    string `placeholder:"NAME" help:"Show only registers of this chip: gf100 or gh100."`
 	At      string `placeholder:"OFFSET" help:"Show only the register that covers this offset, in hexadecimal: 2274."`
@@ -25,6 +25,9 @@ type regsCmd struct {
 }
 
 func (c *regsCmd) Run(ctx context.Context, out output) error {
+	if c.Control == "" {
+		c.Control = api.FindControl()
+	}
 	t, err := c.table(ctx)
 	if err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/umbra-gpu/umbra/cmd/api"
 	"github.com/umbra-gpu/umbra/cmd/config"
 	"github.com/umbra-gpu/umbra/cmd/serve"
 	"github.com/umbra-gpu/umbra/vfiouser"
@@ -37,6 +39,9 @@ func (serveCmd) Help() string {
 		"It works with systemd: NOTIFY_SOCKET and WATCHDOG_USEC, and LISTEN_FDS with the names control, gpu-NAME and socket in LISTEN_FDNAMES."
 }
 
+// defaultControl is the control socket where the commands look for it.
+const defaultControl = "default"
+
 // noFD is FD's default.
 const noFD = -1
 
@@ -49,7 +54,7 @@ func (c *serveCmd) Run(ctx context.Context, parsed *kong.Context, out output) (e
 	if err != nil {
 		return errors.Join(err, serve.CheckHost(o))
 	}
-	log := slog.New(slog.NewTextHandler(out.stderr, nil))
+	log := newLog(&o.Log, out.stderr)
 	signals := catchSignals()
 	defer signal.Stop(signals)
 	parent, err := newNotifier()
@@ -106,6 +111,18 @@ func (c *serveCmd) Run(ctx context.Context, parsed *kong.Context, out output) (e
 	parent.send("STOPPING=1")
 	stop()
 	return errors.Join(err, report(stdout, server))
+}
+
+// newLog makes the log that the options describe.
+func newLog(o *config.Log, w io.Writer) *slog.Logger {
+	options := new(slog.HandlerOptions)
+	level := new(slog.LevelVar)
+	_ = level.UnmarshalText([]byte(o.Level)) // a checked option
+	options.Level = level
+	if o.Format == "json" {
+		return slog.New(slog.NewJSONHandler(w, options))
+	}
+	return slog.New(slog.NewTextHandler(w, options))
 }
 
 // report writes the report to the standard output.
@@ -175,6 +192,9 @@ func (c *serveCmd) options(parsed *kong.Context, inherited map[string]string) (*
 	o.Override(&c.Config, flagsGiven(parsed))
 	for _, text := range c.GPU {
 		errs = append(errs, o.AddGPU("--gpu", text))
+	}
+	if o.Control == defaultControl {
+		o.Control = api.DefaultPaths()[0]
 	}
 	if err := errors.Join(append(errs, o.Check())...); err != nil {
 		return o, err

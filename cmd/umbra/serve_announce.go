@@ -33,6 +33,10 @@ func servingText(c *config.Config, a *api.Serving, whole bool) string {
 		least = "4GiB"
 	}
 	b.WriteString(cardText(c) + "\n")
+	with := " --control " + c.Control
+	if c.Control == api.DefaultPaths()[0] {
+		with = ""
+	}
 	if !c.Card.Engines {
 		b.WriteString("card.engines is off: engines accept every method and do nothing\n")
 	}
@@ -50,14 +54,14 @@ func servingText(c *config.Config, a *api.Serving, whole bool) string {
 			b.WriteString("\nThese are for the first GPU; for another, replace the socket's path.\n")
 		}
 	case !whole:
-		fmt.Fprintf(&b, "no virtual GPUs yet; this makes one:\n\n  umbra gpu add --control %s name=a socket=a.sock vram=%s\n", c.Control, least)
+		fmt.Fprintf(&b, "no virtual GPUs yet; this makes one:\n\n  umbra gpu add%s name=a socket=a.sock vram=%s\n", with, least)
 	case a.Socket == "":
 		b.WriteString("serving the client on the inherited descriptor\n")
 	default:
 		fmt.Fprintf(&b, "serving at %s\n\n%s\n\n%s", a.Socket, attach, shellLines(a.QEMU))
 	}
 	if c.Control != "" {
-		fmt.Fprintf(&b, "\numbra status, gpu list, sched show and regs look into it with --control %s\n", c.Control)
+		fmt.Fprintf(&b, "\numbra status, gpu list, sched show and regs look into it%s\n", strings.Replace(with, " --", " with --", 1))
 	}
 	if len(a.Lacks) > 0 {
 		fmt.Fprintf(&b, "\nServed by %s, which lacks what the native transport has:\n", c.Server.Transport)

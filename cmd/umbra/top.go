@@ -30,13 +30,14 @@ type topCmd struct {
 }
 
 func (c *topCmd) Run(ctx context.Context, out output) error {
-	if c.Control == "" {
-		return errNoControl
-	}
 	if c.Interval < 100*time.Millisecond {
 		return &config.Error{Where: "--interval", Value: c.Interval.String(), Reason: "must be 100ms at least"}
 	}
-	m := &topModel{topCmd: c, ctx: ctx, client: api.NewClient(c.Control)}
+	client, err := c.client()
+	if err != nil {
+		return err
+	}
+	m := &topModel{topCmd: c, ctx: ctx, client: client}
 	if err := m.look(); err != nil {
 		return err
 	}

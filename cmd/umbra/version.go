@@ -2,8 +2,11 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"runtime"
 	"runtime/debug"
+
+	"github.com/alecthomas/kong"
 )
 
 // version is set by the Makefile.
@@ -11,8 +14,19 @@ var version string
 
 type versionCmd struct{}
 
-func (versionCmd) Run(out output) error {
-	_, err := fmt.Fprintf(out.stdout, "umbra %s (%s %s/%s)\n", versionString(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+func (versionCmd) Run(out output) error { return writeVersion(out.stdout) }
+
+// versionFlag is umbra --version, which other programs have.
+type versionFlag bool
+
+// BeforeReset implements a hook of the flag library.
+func (versionFlag) BeforeReset(app *kong.Kong) error {
+	app.Exit(exitOK)
+	return writeVersion(app.Stdout)
+}
+
+func writeVersion(w io.Writer) error {
+	_, err := fmt.Fprintf(w, "umbra %s (%s %s/%s)\n", versionString(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 	return err
 }
 
