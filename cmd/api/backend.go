@@ -16,6 +16,7 @@ type Backend interface {
 	Remove(name string, force bool) (GPUReport, error)
 	Scheduler() (Scheduler, error)
 	SetScheduler(s SetRequest) (Scheduler, error)
+	Reload() (Reload, error)
 	Registers(gpu string) (RegisterTable, error) // of one GPU, or the sum of all ("")
 }
 

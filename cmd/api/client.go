@@ -102,6 +102,11 @@ func (c *Client) SetScheduler(ctx context.Context, r SetRequest) (s Scheduler, e
 	return s, c.do(ctx, http.MethodPatch, "scheduler", r, &s)
 }
 
+// Reload reads the configuration file again and applies what changed in it.
+func (c *Client) Reload(ctx context.Context) (r Reload, err error) {
+	return r, c.do(ctx, http.MethodPost, "reload", nil, &r)
+}
+
 func (c *Client) do(ctx context.Context, method, what string, body, into any) error {
 	var in io.Reader
 	if body != nil {

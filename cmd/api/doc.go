@@ -1,5 +1,5 @@
 // Package api is the control API of a running server: HTTP with JSON over a UNIX
-// socket that only the server's own user may use. There is no TCP.
+// socket, whose permissions say who may use it. There is no TCP.
 //
 //	GET    /v1/status                  Status
 //	GET    /v1/report                  Report
@@ -10,6 +10,7 @@
 //	GET    /v1/scheduler               Scheduler
 //	PATCH  /v1/scheduler               SetRequest -> Scheduler
 //	GET    /v1/registers?gpu=NAME      RegisterTable
+//	POST   /v1/reload                  Reload
 //
 // An answer other than 200 is an [Error]. [Serve] answers for a [Backend], and
 // [Client] sends requests.

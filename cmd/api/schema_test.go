@@ -32,7 +32,7 @@ var update = flag.Bool("update", false, "write the generated reference pages")
 // printed are the types that the control API answers and the commands print.
 var printed = []any{
 	api.Status{}, api.Report{}, api.GPU{}, api.GPUReport{}, api.Scheduler{}, api.RegisterTable{}, api.Error{}, api.Serving{},
-	api.AddRequest{}, api.SetRequest{}, probe.Device{}, hostcards.Report{}, conformance.Case{}, conformance.Result{},
+	api.AddRequest{}, api.Reload{}, api.SetRequest{}, probe.Device{}, hostcards.Report{}, conformance.Case{}, conformance.Result{},
 }
 
 // object is a JSON schema.

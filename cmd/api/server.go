@@ -63,6 +63,7 @@ func handler(b Backend, timeout time.Duration) http.Handler {
 	handle("DELETE /v1/gpus/{name}", func(r *http.Request) (any, error) {
 		return b.Remove(name(r), r.URL.Query().Get("force") == "true")
 	})
+	handle("POST /v1/reload", func(*http.Request) (any, error) { return b.Reload() })
 	handle("POST /v1/gpus", withBody(func(_ *http.Request, a AddRequest) (any, error) { return b.Add(a) }))
 	handle("PATCH /v1/gpus/{name}", withBody(func(r *http.Request, s SetRequest) (any, error) { return b.Set(name(r), s) }))
 	handle("PATCH /v1/scheduler", withBody(func(_ *http.Request, s SetRequest) (any, error) { return b.SetScheduler(s) }))

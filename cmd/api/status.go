@@ -152,6 +152,18 @@ type Scheduler struct {
 	Shares   []Share      `json:"shares"`
 }
 
+// Reload says what a configuration that was read again changed.
+type Reload struct {
+	Steps []ReloadStep `json:"steps"`
+}
+
+// ReloadStep is one change of the configuration. Either it was done, or it was refused.
+type ReloadStep struct {
+	What    string `json:"what"` // "gpu NAME", "scheduler", or a key of one or of the file
+	Done    string `json:"done,omitempty"`
+	Refused string `json:"refused,omitempty"` // why it was not done
+}
+
 // Serving is the line that umbra serve --json writes when it is ready.
 type Serving struct {
 	Event    string       `json:"event"` // serving

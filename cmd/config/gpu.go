@@ -184,6 +184,17 @@ func (c *Config) complete(e entry) (g GPU, err error) {
 	return g, errors.Join(errs...)
 }
 
+// Unfitted is the GPU before [Config.Fit] gave it what it does not say.
+func (g GPU) Unfitted() GPU {
+	if !g.Given("channels") {
+		g.Channels = 0
+	}
+	if !g.Given("guaranteed") {
+		g.Guaranteed = 0
+	}
+	return g
+}
+
 // Change returns the GPU with options changed as keys and values say:
 // shadow.sync=lazy,weight=200. Only live options can be changed, and a share of the card's time
 // only as guests share it.

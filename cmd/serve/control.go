@@ -126,12 +126,17 @@ func (s *Server) needShared() error {
 // Add implements api.Backend. The new GPU must fit beside the others as those of a
 // configuration file must.
 func (s *Server) Add(a api.AddRequest) (out api.GPU, err error) {
-	if err := s.needShared(); err != nil {
-		return out, err
-	}
-	g, err := s.Config.NewGPU(a.GPU)
+	g, err := s.defaults.Load().NewGPU(a.GPU)
 	if err != nil {
 		return out, refused(err)
+	}
+	return s.add(g)
+}
+
+// add adds a completed GPU.
+func (s *Server) add(g config.GPU) (out api.GPU, err error) {
+	if err := s.needShared(); err != nil {
+		return out, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

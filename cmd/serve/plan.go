@@ -120,7 +120,8 @@ func (p *Plan) Control(from Sockets) (net.Listener, error) {
 
 // Start makes the card and serves it, or its virtual GPUs, at inherited sockets where there are such.
 func (p *Plan) Start(from Sockets) (_ *Server, err error) {
-	s := &Server{Config: p.config, began: time.Now(), sharing: p.config.Sharing(), log: p.options.Log, inherited: from}
+	s := &Server{Config: p.config, began: time.Now(), sharing: p.config.Sharing(), log: p.options.Log, inherited: from, stated: state(p.config)}
+	s.defaults.Store(p.config)
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())

@@ -30,6 +30,12 @@ type Server struct {
 
 	inherited Sockets
 
+	// Reread reads the configuration again for Reload; nil without a file. It is set before Run.
+	Reread    func() (*config.Config, error)
+	reloading sync.Mutex                    // one Reload at a time; taken before the other locks
+	stated    stated                        // guarded by reloading
+	defaults  atomic.Pointer[config.Config] // of GPUs that are added, and their profiles
+
 	mu       sync.Mutex                      // one Add, or change of the scheduler, at a time; never held while a client is waited for, until the end
 	schedule atomic.Pointer[config.Schedule] // in force, if it was changed
 }

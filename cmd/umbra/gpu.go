@@ -136,3 +136,35 @@ func (c *gpuRemoveCmd) Run(ctx context.Context, out output) error {
 		gpuText(b, r)
 	})
 }
+
+type reloadCmd struct{ server }
+
+// Help is the text below the usage.
+func (reloadCmd) Help() string {
+	return "The server reads the file again, as at SIGHUP. It adds and removes GPUs, and changes live options of GPUs and of the scheduler. " +
+		"What commands changed stays, unless the file changed it too. The exit code is 1 if a change was refused; the next reload tries it again."
+}
+
+func (c *reloadCmd) Run(ctx context.Context, out output) error {
+	refusals := 0
+	err := ask(&c.server, out, func(k *api.Client) (r api.Reload, err error) {
+		r, err = k.Reload(ctx)
+		for _, s := range r.Steps {
+			if s.Refused != "" {
+				refusals++
+			}
+		}
+		return r, err
+	}, func(b *strings.Builder, r *api.Reload) {
+		for _, s := range r.Steps {
+			fmt.Fprintf(b, "%s: %s\n", s.What, cmp.Or(s.Done, "refused: "+s.Refused))
+		}
+		if len(r.Steps) == 0 {
+			b.WriteString("unchanged: the file says what it said when it was read last\n")
+		}
+	})
+	if err == nil && refusals > 0 {
+		err = fmt.Errorf("%s of the configuration refused", plural(uint64(refusals), "change", "changes"))
+	}
+	return err
+}

@@ -46,7 +46,8 @@ func TestJSONKeepsToItsSchema(t *testing.T) {
 			t.Chdir(t.TempDir())
 			at, err := filepath.Abs("c.sock")
 			require.NoError(t, err)
-			server, ctx := serveHere(t, append([]string{"--json", "--control", at}, args...)...), t.Context()
+			require.NoError(t, os.WriteFile("f.yaml", nil, 0o600))
+			server, ctx := serveHere(t, append([]string{"--json", "--control", at, "--config", "f.yaml"}, args...)...), t.Context()
 			controlled(t, at, strings.Count(strings.Join(args, " "), ".sock"))
 			printed := func(definition string, args ...string) {
 				t.Helper()
@@ -70,6 +71,8 @@ func TestJSONKeepsToItsSchema(t *testing.T) {
 				printed("Scheduler", append([]string{"sched", "set", "credit.period=20ms"}, control...)...)
 				printed("Scheduler", append([]string{"sched", "show"}, control...)...)
 				printed("GPUReport", append([]string{"gpu", "remove", "d"}, control...)...)
+				require.NoError(t, os.WriteFile("f.yaml", []byte("limits: {request: 3s}\n"), 0o600))
+				printed("Reload", append([]string{"reload"}, control...)...)
 			}
 			printed("Status", append([]string{"status"}, control...)...)
 			printed("GPUReport", append([]string{"gpu", "show", name}, control...)...)

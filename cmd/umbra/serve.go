@@ -34,7 +34,7 @@ type serveCmd struct {
 
 // Help is the text below the usage.
 func (serveCmd) Help() string {
-	return "SIGINT and SIGTERM stop the server, SIGUSR1 writes a report, SIGHUP is ignored: the server survives its terminal. " +
+	return "SIGINT and SIGTERM stop the server, SIGUSR1 writes a report, SIGHUP applies what changed in the configuration file, as umbra reload. The server survives its terminal. " +
 		"A second SIGINT or SIGTERM ends the process at once. " +
 		"It works with systemd: NOTIFY_SOCKET and WATCHDOG_USEC, and LISTEN_FDS with the names control, gpu-NAME and socket in LISTEN_FDNAMES."
 }
@@ -100,6 +100,9 @@ func (c *serveCmd) Run(ctx context.Context, parsed *kong.Context, out output) (e
 		err = errors.Join(err, closed)
 	}()
 	server.Version = versionString()
+	if c.File != "" && c.File != "-" {
+		server.Reread = func() (*config.Config, error) { return c.options(parsed, from.Paths()) }
+	}
 	stdout := &stdout{w: out.stdout, json: c.JSON, log: log}
 	if err := announce(stdout, o, server, plan.Lacks); err != nil {
 		return err
@@ -143,7 +146,7 @@ func catchSignals() chan os.Signal {
 	return c
 }
 
-// handleSignals writes the report at each SIGUSR1 and logs each SIGHUP until stop
+// handleSignals writes the report at each SIGUSR1 and reloads at each SIGHUP until stop
 // is called, which waits for a report in progress.
 func handleSignals(signals <-chan os.Signal, out *stdout, s *serve.Server) (stop func()) {
 	end, ended := make(chan struct{}), make(chan struct{})
@@ -152,8 +155,12 @@ func handleSignals(signals <-chan os.Signal, out *stdout, s *serve.Server) (stop
 		for {
 			select {
 			case got := <-signals:
-				if got == syscall.SIGHUP {
+				if got == syscall.SIGHUP && s.Reread == nil {
 					out.log.Info("SIGHUP ignored, the server goes on; SIGTERM stops it")
+				} else if got == syscall.SIGHUP {
+					if _, err := s.Reload(); err != nil { // which logs what it does
+						out.log.Error("the configuration is not applied", "error", err)
+					}
 				} else if err := report(out, s); err != nil {
 					out.log.Error("cannot write the report", "error", err)
 				}
