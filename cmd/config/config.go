@@ -167,7 +167,7 @@ func (c *Config) Where(path string) string {
 // starts. After errors of a file or of texts it finds what else is wrong, but for what does not fit.
 func (c *Config) Check() error {
 	var errs []error
-	errs = append(errs, c.inherit(ControlSocket, &c.Control, c.Where("control")), c.inherit(WholeSocket, &c.Socket, c.Where("socket")))
+	errs = append(errs, c.inherit(ControlSocket, &c.Control, &c.given, "control", "control-access"), c.inherit(WholeSocket, &c.Socket, &c.given, "socket", "access"))
 	if c.Card.Kind == Nvidia {
 		errs = append(errs, c.settleNvidia())
 	}

@@ -264,3 +264,14 @@ func TestInheritedSockets(t *testing.T) {
 	c.Inherited[GPUSocket+"b"] = "/run/other"
 	require.EqualError(t, c.Check(), "--gpu name=b: socket: /run/b: the parent process opened /run/other for it (gpu-b in LISTEN_FDNAMES); leave this path out")
 }
+
+// TestInheritedSocketsKeepTheirAccess: an option that could have no effect is refused; one for all GPUs is for the others.
+func TestInheritedSocketsKeepTheirAccess(t *testing.T) {
+	c := Default()
+	c.Inherited = map[string]string{ControlSocket: "/run/control", GPUSocket + "a": "/run/a"}
+	require.NoError(t, c.Parse("f.yaml", []byte("access: {mode: 0660}\ncontrol-access: {mode: 0666}\n")))
+	require.NoError(t, c.AddGPU("--gpu", "name=a,vram=64MiB,access.group=kvm"))
+	const why = "has no effect: the parent process opened "
+	require.EqualError(t, c.Check(), "f.yaml:2:24: control-access.mode: 0666: "+why+"/run/control (control in LISTEN_FDNAMES); say it there\n"+
+		"--gpu name=a: access.group: kvm: "+why+"/run/a (gpu-a in LISTEN_FDNAMES); say it there")
+}

@@ -169,7 +169,7 @@ func (c *Config) complete(e entry) (g GPU, err error) {
 	if g.Given("chip") || g.Given("bar-map") { // else those of the card
 		errs = append(errs, c.checkNvidiaFace(&g.Face, g.Where))
 	}
-	if err := c.inherit(GPUSocket+g.Name, &g.Socket, g.Where("socket")); err != nil {
+	if err := c.inherit(GPUSocket+g.Name, &g.Socket, &e, "socket", "access"); err != nil {
 		errs = append(errs, err)
 	} else if g.Socket == "" && !g.get("socket").bad {
 		errs = append(errs, &Error{Where: g.Where("socket"), Reason: "missing; say where QEMU shall attach, for example " + cmp.Or(g.Name, "a") + ".sock"})

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"path/filepath"
 	"slices"
 )
@@ -42,15 +43,22 @@ func (c *Config) Sockets(gpus []GPU) []SocketPath {
 	return slices.DeleteFunc(all, func(s SocketPath) bool { return *s.Path == "" })
 }
 
-// inherit completes the path of a socket that the parent process opened.
-func (c *Config) inherit(name string, path *string, where string) error {
+// inherit completes the path of a socket that the parent process opened. The user gave the path, and who may
+// connect in keys that begin with access, as by says.
+func (c *Config) inherit(name string, path *string, by *entry, key, access string) error {
 	theirs := c.Inherited[name]
 	if theirs == "" {
 		return nil
 	}
+	var errs []error
 	if abs, err := filepath.Abs(*path); *path != "" && (err != nil || abs != theirs) {
-		return &Error{where, *path, "the parent process opened " + theirs + " for it (" + name + " in LISTEN_FDNAMES); leave this path out"}
+		errs = append(errs, &Error{by.Where(key), *path, "the parent process opened " + theirs + " for it (" + name + " in LISTEN_FDNAMES); leave this path out"})
+	}
+	for _, key := range []string{access + ".mode", access + ".user", access + ".group"} {
+		if s := by.get(key); s.where != "" && !s.bad {
+			errs = append(errs, &Error{s.where, s.value, "has no effect: the parent process opened " + theirs + " (" + name + " in LISTEN_FDNAMES); say it there"})
+		}
 	}
 	*path = theirs
-	return nil
+	return errors.Join(errs...)
 }

@@ -278,3 +278,30 @@ func TestThreeGuests(t *testing.T) {
 	}
 	require.Equal(t, []string{"a", "c", "d"}, names)
 }
+
+// TestReloadCutsNoGuest: a GPU that left the file stays while its client is attached, and goes with a later reload.
+func TestReloadCutsNoGuest(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	t.Chdir(t.TempDir())
+	require.NoError(t, os.WriteFile("f.yaml", []byte("gpus: [{name: a, socket: a, vram: 64MiB}]\n"), 0o600))
+	server, ctx := serveHere(t, "--control", "control", "--config", "f.yaml"), t.Context()
+	k := controlled(t, "control", 1)
+	c, err := client.Dial("a", nil)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile("f.yaml", nil, 0o600))
+	for range 2 {
+		r, err := k.Reload(ctx)
+		require.NoError(t, err)
+		require.Equal(t, []api.ReloadStep{{What: "gpu a", Refused: "GPU a: a client is attached; end it, or disconnect it with --force"}}, r.Steps)
+	}
+	require.NoError(t, c.Close())
+	require.Eventually(t, func() bool {
+		s, err := k.Status(ctx)
+		return err == nil && !s.GPUs[0].Attached
+	}, patience, time.Millisecond)
+	r, err := k.Reload(ctx)
+	require.NoError(t, err)
+	require.Equal(t, []api.ReloadStep{{What: "gpu a", Done: "removed"}}, r.Steps)
+	controlled(t, "control", 0)
+	server.end()
+}

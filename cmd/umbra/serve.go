@@ -228,6 +228,11 @@ func (c *serveCmd) oneWay(o *config.Config) error {
 	case o.Socket != "":
 		wrong = o.Where("socket") + " is given too; give one of them"
 	}
+	for _, key := range []string{"access.mode", "access.user", "access.group"} {
+		if c.FD != noFD && o.Given(key) {
+			return &config.Error{Where: o.Where(key), Reason: "has no effect on the inherited socket of --fd; say it where the socket is made"}
+		}
+	}
 	const shares = "shares the card among virtual GPUs"
 	alone := ", and " + by + " gives it to one guest; remove one of them"
 	switch {
