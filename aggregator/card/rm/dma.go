@@ -92,7 +92,7 @@ func (s *share) locate(x *piece) (object uint32, off, together uint64) {
 		return noObject, 0, x.size
 	}
 	if !x.bus {
-		return s.locateVRAM(x.addr - s.base())
+		return s.locateVRAM(x.addr-s.base(), x.size)
 	}
 	m, off := s.ram.At(x.addr, x.flags&shadowpt.ReadOnly == 0)
 	object, ok := s.ramObjects[m]
@@ -105,7 +105,7 @@ func (s *share) locate(x *piece) (object uint32, off, together uint64) {
 	return object, off, together
 }
 
-func (s *share) locateVRAM(addr uint64) (object uint32, off, together uint64) {
+func (s *share) locateVRAM(addr, most uint64) (object uint32, off, together uint64) {
 	v := &s.vram
 	if addr >= v.size {
 		return noObject, 0, page
@@ -114,7 +114,7 @@ func (s *share) locateVRAM(addr uint64) (object uint32, off, together uint64) {
 		return s.registered(addr, to), 0, page
 	}
 	if addr < v.high {
-		return cardObject, addr, v.together(addr)
+		return cardObject, addr, v.together(addr, most)
 	}
 	if together = v.size - addr; len(v.moved) > 0 {
 		together = page

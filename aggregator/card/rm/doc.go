@@ -8,7 +8,7 @@
 // # Goroutines and locks
 //
 // Each share has one goroutine, [share.run]. It enables, disables and resets channels, because those calls of the driver
-// take long and nobody may wait for them in a trap. A worker has a goroutine for its events. In the order in which they are
+// take long and nobody may wait for them in a trap. A worker has goroutines of its own. Locks, in the order in which they are
 // taken:
 //
 //  1. share.changing: calls that change spaces or memory, and what they note. It is held during calls of the worker, of up to

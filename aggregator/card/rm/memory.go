@@ -44,6 +44,7 @@ type vram struct {
 	// touched has a bit for each 2 MiB that may have other bytes than zeros: the guest's tables mapped it, or it was
 	// written through the server. Any goroutine sets bits.
 	touched []atomic.Uint64
+	moves   atomic.Uint64 // of pages: a reader that meets one reads again
 }
 
 // touch notes that n bytes at off may be written.
@@ -55,46 +56,69 @@ func (v *vram) touch(off, n uint64) {
 	}
 }
 
-// block has the pages of 2 MiB of the card's part that have another place, mapped there. No mapping can replace a page of the
-// driver's, so accesses look here.
-type block [largePage / page]atomic.Pointer[[page]byte]
+// block has the pages of 2 MiB of the card's part that have another place, mapped at addresses of their own. No mapping can replace
+// a page of the driver's, so accesses look here. Pages that are together in a file are one mapping.
+type block struct {
+	mem  []byte // 2 MiB of addresses
+	away [largePage / page / 64]atomic.Uint64
+}
+
+func (b *block) has(addr uint64) bool {
+	n := addr % largePage / page
+	return b != nil && b.away[n/64].Load()>>(n%64)&1 != 0
+}
 
 // cardAt returns the memory at an address of the card's part, up to where it may lie elsewhere.
 func (v *vram) cardAt(addr uint64) []byte {
-	b := v.away[addr/largePage].Load()
+	b, mem := v.away[addr/largePage].Load(), v.inCard[addr/largePage*largePage:][:largePage]
 	if b == nil {
-		return v.inCard[addr : addr/largePage*largePage+largePage]
+		return mem[addr%largePage:]
 	}
-	if p := b[addr%largePage/page].Load(); p != nil {
-		return p[addr%page:]
+	if b.has(addr) {
+		mem = b.mem
 	}
-	return v.inCard[addr : addr/page*page+page]
+	return mem[addr%largePage : addr%largePage/page*page+page]
 }
 
-// setAway notes where a page of the card's part is, nil if it is in the card's memory, and returns where it was.
-func (v *vram) setAway(addr uint64, mem *[page]byte) (was *[page]byte) {
+// setAway notes where a page of the card's part is, nil if it is in the card's memory.
+func (v *vram) setAway(addr uint64, to *os.File, off uint64) (err error) {
 	b := v.away[addr/largePage].Load()
 	if b == nil {
 		b = new(block)
+		if b.mem, err = unix.Mmap(-1, 0, largePage, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE); err != nil {
+			return err
+		}
 		v.away[addr/largePage].Store(b)
 	}
-	return b[addr%largePage/page].Swap(mem)
+	n := addr % largePage / page
+	if to == nil {
+		b.away[n/64].And(^(1 << (n % 64)))
+		v.moves.Add(1)
+		return vacate(b.mem[n*page:][:page:page])
+	}
+	if err := remap(b.mem[n*page:][:page:page], to, off); err != nil {
+		return err
+	}
+	b.away[n/64].Or(1 << (n % 64))
+	v.moves.Add(1)
+	return nil
 }
 
-// together is how much from an address of the card's part on is in the card's memory.
-func (v *vram) together(addr uint64) uint64 {
-	for at := addr; at < v.high; {
+// together is how much from an address of the card's part on is in the card's memory, of at most so much.
+func (v *vram) together(addr, most uint64) uint64 {
+	end := min(v.high, addr+most)
+	for at := addr; at < end; {
 		b := v.away[at/largePage].Load()
 		if b == nil {
 			at = at/largePage*largePage + largePage
 			continue
 		}
-		if b[at%largePage/page].Load() != nil {
+		if b.has(at) {
 			return at - addr
 		}
 		at += page
 	}
-	return v.high - addr
+	return end - addr
 }
 
 // place is where a page has its bytes.
@@ -189,9 +213,9 @@ func (v *vram) release(lost bool) {
 	if lost {
 		return
 	}
-	for addr := range v.moved {
-		if addr < v.high {
-			unix.Munmap(v.setAway(addr, nil)[:])
+	for i := range v.away {
+		if b := v.away[i].Load(); b != nil {
+			unix.Munmap(b.mem)
 		}
 	}
 	for _, mem := range [][]byte{v.inCard, v.inHost} {
@@ -244,7 +268,15 @@ func (g *GPU) each(addr, n uint64, f func(mem []byte) bool) bool {
 
 // ReadVRAM implements card.Memory.
 func (g *GPU) ReadVRAM(addr uint64, p []byte) bool {
-	return g.each(addr, uint64(len(p)), func(mem []byte) bool { p = p[copy(p, mem):]; return true })
+	s := g.share(addr >> shareShift)
+	for s != nil { // a page may move meanwhile
+		moves, left := s.vram.moves.Load(), p
+		ok := s.each(addr&(1<<shareShift-1), uint64(len(p)), func(mem []byte) bool { left = left[copy(left, mem):]; return true })
+		if s.vram.moves.Load() == moves {
+			return ok
+		}
+	}
+	return false
 }
 
 // WriteVRAM implements card.Memory.

@@ -1,8 +1,10 @@
 package rm
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"runtime/debug"
 
 	"golang.org/x/sys/unix"
 
@@ -16,8 +18,8 @@ type relocator struct{ gpu *GPU }
 // MaxMappings implements card.Relocator.
 func (relocator) MaxMappings() int { return card.VRAMMappings() }
 
-// QuiesceChannels implements card.Relocator. Channels whose spaces map no page that can move cannot meet the mover, and
-// go on.
+// QuiesceChannels implements card.Relocator. Channels of a guest whose spaces map no page that can move cannot meet the
+// mover, and go on.
 func (r relocator) QuiesceChannels(ids []uint32, do func()) {
 	var held []*channel
 	for _, id := range ids {
@@ -27,7 +29,9 @@ func (r relocator) QuiesceChannels(ids []uint32, do func()) {
 		}
 	}
 	for _, ch := range held {
-		ch.share.await(func() bool { return !ch.leaving() })
+		if !ch.share.await(func() bool { return !ch.leaving() }) {
+			ch.share.fail(errors.New("a channel does not leave the engine"))
+		}
 	}
 	defer func() {
 		for _, ch := range held {
@@ -46,9 +50,9 @@ func (r relocator) Relocate(m card.Relocation) (done uint64, err error) {
 	s.changing.Lock()
 	defer s.changing.Unlock()
 	from := m.Addr - s.base()
-	old := make(map[uint32]bool)
+	old, reached := make(map[uint32]bool), s.reached(from, m.Size)
 	for ; done < m.Size && err == nil; done += page {
-		if err = s.movePage(from+done, m, done, old); err != nil {
+		if err = s.movePage(from+done, m, done, reached[done/page], old); err != nil {
 			break
 		}
 	}
@@ -66,23 +70,26 @@ func (r relocator) Relocate(m card.Relocation) (done uint64, err error) {
 	return done, err
 }
 
-// movePage moves a page. It adds the object of its old place to old.
-func (s *share) movePage(addr uint64, m card.Relocation, done uint64, old map[uint32]bool) error {
+// movePage moves a page that channels reach or not. It adds the object of its old place to old.
+func (s *share) movePage(addr uint64, m card.Relocation, done uint64, reached bool, old map[uint32]bool) error {
 	v := &s.vram
 	was, away := v.moved[addr]
-	if addr >= v.size || !away && addr < v.high && s.reached(addr) {
+	if addr >= v.size || !away && addr < v.high && reached {
 		return fmt.Errorf("move VRAM %#x: a page of the card's memory has one place while channels reach it", addr)
 	}
 	v.touch(addr, page) // whoever maps the window writes there
-	var bytes [page]byte
-	if !m.NoCopy && !s.each(addr, page, func(mem []byte) bool { copy(bytes[:], mem); clear(mem); return true }) {
-		return fmt.Errorf("move VRAM %#x: the memory cannot be reached", addr)
+	to := place{file: m.To, off: m.Off + done}
+	if !m.NoCopy { // whoever reads meanwhile finds the bytes where they were, or where they are
+		var bytes [page]byte
+		if !s.each(addr, page, func(mem []byte) bool { copy(bytes[:], mem); return true }) || !s.put(addr, to, &bytes) {
+			return fmt.Errorf("move VRAM %#x: the memory cannot be reached", addr)
+		}
 	}
-	if err := s.setPlace(addr, m.To, m.Off+done); err != nil {
+	if err := s.setPlace(addr, to.file, to.off); err != nil {
 		return err
 	}
-	if !m.NoCopy && !s.each(addr, page, func(mem []byte) bool { copy(mem, bytes[:]); return true }) {
-		return fmt.Errorf("move VRAM %#x: its new place cannot be reached", addr)
+	if !m.NoCopy && !s.put(addr, was, new([page]byte)) {
+		return fmt.Errorf("move VRAM %#x: its old place cannot be cleared", addr)
 	}
 	if away && was.object != noObject {
 		old[was.object] = true
@@ -94,12 +101,42 @@ func (s *share) movePage(addr uint64, m card.Relocation, done uint64, old map[ui
 	return nil
 }
 
-// reached reports whether a space maps a page of the card's memory.
-func (s *share) reached(addr uint64) (is bool) {
-	for sp := range s.bySpace {
-		sp.record.each(func(p *piece) { is = is || p.object == cardObject && p.off <= addr && addr < p.off+p.size })
+// put writes to a place of a page; that without a file is its own.
+func (s *share) put(addr uint64, to place, p *[page]byte) (ok bool) {
+	v := &s.vram
+	if to.file == nil && addr < v.high {
+		defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+		defer func() {
+			if card.MemoryFault(recover()) {
+				ok = false
+			}
+		}()
+		copy(v.inCard[addr:], p[:])
+		return true
 	}
-	return is
+	if to.file == nil {
+		to.file, to.off = v.host, addr-v.high
+	}
+	_, err := unix.Pwrite(int(to.file.Fd()), p[:], int64(to.off))
+	return err == nil
+}
+
+// reached says of each page of a range whether a space maps it in the card's memory.
+func (s *share) reached(from, n uint64) []bool {
+	out := make([]bool, n/page)
+	if from >= s.vram.high {
+		return out
+	}
+	for sp := range s.bySpace {
+		sp.record.each(func(p *piece) {
+			if p.object == cardObject {
+				for at := max(p.off, from); at < min(p.off+p.size, from+n); at += page {
+					out[(at-from)/page] = true
+				}
+			}
+		})
+	}
+	return out
 }
 
 // setPlace has accesses of the server find a page in a file; nil is its own place.
@@ -109,20 +146,11 @@ func (s *share) setPlace(addr uint64, to *os.File, off uint64) error {
 		if to == nil {
 			to, off = v.host, addr-v.high
 		}
-		return remap(v.inHost[addr-v.high:][:page:page], to, off)
+		err := remap(v.inHost[addr-v.high:][:page:page], to, off)
+		v.moves.Add(1)
+		return err
 	}
-	var at *[page]byte
-	if to != nil {
-		mem, err := unix.Mmap(int(to.Fd()), int64(off), page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_NORESERVE)
-		if err != nil {
-			return err
-		}
-		at = (*[page]byte)(mem)
-	}
-	if was := v.setAway(addr, at); was != nil {
-		return unix.Munmap(was[:])
-	}
-	return nil
+	return v.setAway(addr, to, off)
 }
 
 // registered returns the object of a page that has another place. share.changing is held.

@@ -28,3 +28,9 @@ func remap(mem []byte, f *os.File, off uint64) error {
 		unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_FIXED|unix.MAP_NORESERVE)
 	return err
 }
+
+// vacate makes pages of mem nothing's.
+func vacate(mem []byte) error {
+	_, err := unix.MmapPtr(-1, 0, unsafe.Pointer(&mem[0]), uintptr(len(mem)), unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_FIXED|unix.MAP_NORESERVE)
+	return err
+}
