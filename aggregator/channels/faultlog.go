@@ -17,8 +17,8 @@ type Stopped struct {
 	Fault   card.Fault
 }
 
-// FaultLog has the last faults that stopped channels of a guest. Software methods are none: a driver handles them. Any
-// goroutine may use it; its lock is a leaf.
+// FaultLog has the last faults that stopped channels of a guest, for good or until its driver has handled the fault. Software
+// methods are not noted: they are meant for the driver. Any goroutine may use it; its lock is a leaf.
 type FaultLog struct {
 	mu   sync.Mutex
 	n    uint64 // faults ever

@@ -72,7 +72,7 @@ const (
 	Nvidia = "nvidia"
 )
 
-// What guests can see of an NVIDIA card. Its own memory cannot move to where a client maps it, and a mapped BAR1
+// What guests can see of an NVIDIA card. Memory that channels reach cannot move to where a client maps it, and a mapped BAR1
 // has no traps.
 const (
 	nvidiaChip = "gh100"

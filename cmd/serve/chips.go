@@ -32,7 +32,7 @@ type VGPU interface {
 type Chip interface {
 	// Name is that of the chip in the configuration.
 	Name() string
-	// New makes the virtual GPU with so much memory, on a card that culls so. Lines for the operator go to log, which must
+	// New makes the virtual GPU with so much memory, with the card's parameters of culling by depth. Lines for the operator go to log, which must
 	// not block.
 	New(vram uint64, cull card.Culling, log func(format string, args ...any)) (Shown, error)
 }

@@ -52,7 +52,7 @@ func (e *Endpoint) logEvents(log *slog.Logger) {
 	}
 	if f := e.Device.faults; f != nil {
 		total := f.ProgramFaults.Load()
-		if n := e.newLocked("program_faults", total); n > 0 && e.Virtual == nil { // else the fault is in its guest's log
+		if n := e.newLocked("program_faults", total); n > 0 && e.Virtual == nil { // else logGuestLocked logs the fault
 			log.Warn("a program was stopped", "count", n, "total", total, "last", *f.LastProgramFault.Load())
 		}
 		total = f.UnmappedDMA.N.Load()

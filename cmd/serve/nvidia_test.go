@@ -23,7 +23,6 @@ type slicedGPU struct {
 
 func (s slicedGPU) Slices() card.Slices                     { return s }
 func (s slicedGPU) SetWeight(_ card.Share, w float64) error { s.weights[w] = true; return nil }
-func (s slicedGPU) Pause(card.Share, bool) error            { return nil }
 
 // TestSlicedCard: the commands show and change weights of a card that shares its engines itself, and refuse
 // what only a scheduler does. Its memory bounds its GPUs from the start of the server on.

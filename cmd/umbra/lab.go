@@ -29,7 +29,7 @@ type labRunCmd struct {
 	Memory int    `placeholder:"MIB" help:"Memory of the guest, in MiB."`
 	Dir    string `placeholder:"FOLDER" help:"Keep the guest's console there."`
 
-	Program []string `arg:"" passthrough:"partial" help:"C source, an executable file of this machine, or a command of the guest, with its arguments. umbra lab run ends with its exit status."`
+	Program []string `arg:"" passthrough:"partial" help:"C source, an executable file of this machine, or a command of the guest, with its arguments. A name with a / is of this machine. umbra lab run ends with its exit status."`
 }
 
 // ended is the exit status of a program, where it is not 0.
@@ -46,11 +46,10 @@ var labGPUs = map[string]struct{ mesa, server string }{
 func (c *labRunCmd) Run(ctx context.Context, out output) (err error) {
 	argv := c.Program
 	cfg := lab.Config{Kernel: c.Kernel, Chip: c.Chip, Mesa: cmp.Or(c.Mesa, labGPUs[c.Chip].mesa), Memory: c.Memory, Dir: c.Dir, Progress: out.stderr}
-	_, noFile := os.Stat(argv[0])
+	info, noFile := os.Stat(argv[0])
 	if named := strings.Contains(argv[0], "/") || strings.HasSuffix(argv[0], ".c"); named && noFile != nil {
 		return badFile(argv[0], noFile)
-	}
-	if noFile == nil {
+	} else if named || noFile == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
 		cfg.Programs = append(cfg.Programs, argv[0])
 		argv = append([]string{strings.TrimSuffix(filepath.Base(argv[0]), ".c")}, argv[1:]...)
 	}

@@ -70,9 +70,14 @@ type topModel struct {
 	err    error // that ended it
 }
 
+// topPatience is how long the server may take to answer: keys wait meanwhile.
+const topPatience = 5 * time.Second
+
 // look asks the server.
 func (m *topModel) look() error {
-	now, err := m.client.Status(m.ctx)
+	ctx, cancel := context.WithTimeoutCause(m.ctx, topPatience, errors.New("the server does not answer"))
+	defer cancel()
+	now, err := m.client.Status(ctx)
 	if err != nil {
 		return err
 	}

@@ -18,8 +18,7 @@ func usedGPU(name string, traps uint64, busy time.Duration) api.GPU {
 		}}}
 }
 
-// TestUses: rates are of the time between two looks, also for a GPU that is new, of which a client came anew with fewer traps, or of
-// another server.
+// TestUses: rates are of the time between two looks, also when a GPU is new, its client restarted, or the server restarted.
 func TestUses(t *testing.T) {
 	before := api.Status{Uptime: 10 * time.Second, GPUs: []api.GPU{usedGPU("a", 1000, time.Second), usedGPU("b", 500, 0)}}
 	after := api.Status{Uptime: 12 * time.Second, GPUs: []api.GPU{usedGPU("a", 1400, 2*time.Second), usedGPU("b", 100, time.Second/2), usedGPU("c", 200, 0)}}

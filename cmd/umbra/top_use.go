@@ -39,7 +39,7 @@ type engineUse struct {
 // usesOf compares two looks. A GPU that is new, or whose counts began anew, is compared with nothing.
 func usesOf(before, after *api.Status, at time.Time) []gpuUse {
 	seconds := (after.Uptime - before.Uptime).Seconds()
-	if seconds <= 0 { // another server
+	if before.PID != after.PID || seconds <= 0 { // another server
 		before, seconds = &api.Status{}, max(after.Uptime.Seconds(), 1e-3)
 	}
 	was := make(map[string]*api.GPU)

@@ -61,7 +61,7 @@ func (r *run) kills() {
 		if err := syscall.Kill(workers[0], syscall.SIGKILL); err != nil {
 			return err
 		}
-		for { // whose it was is not known
+		for ; ; time.Sleep(10 * time.Millisecond) { // whose it was is not known
 			status, err := srv.Status(ctx)
 			if err != nil {
 				return err
