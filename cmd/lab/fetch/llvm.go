@@ -1,0 +1,50 @@
+package fetch
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// EnvLLVM names a libLLVM.so.19.1 to use instead of a fetched one.
+const EnvLLVM = "UMBRA_LLVM"
+
+// LLVM is the shared library of the compiler that umbra-jit loads.
+type LLVM struct {
+	Version  string    `json:"version"`
+	Packages []Package `json:"packages,omitempty"`
+
+	// Library is the file, and Dir the folder that its own dependencies are in, "" if the system has them.
+	Library string `json:"-"`
+	Dir     string `json:"-"`
+}
+
+const llvmPackage = "libllvm19"
+
+// LLVM returns the library: the user's ($UMBRA_LLVM), or the cached one, or one that it fetches. The
+// suite is the oldest that has it, so that this machine's C library is not older than its own.
+func (c *Cache) LLVM(ctx context.Context) (LLVM, error) {
+	if p := os.Getenv(EnvLLVM); p != "" {
+		if _, err := os.Stat(p); err != nil {
+			return LLVM{}, fmt.Errorf("%s: %w; want the path of a libLLVM.so.19.1", EnvLLVM, err)
+		}
+		return LLVM{Library: p}, nil
+	}
+	dir := c.path("llvm")
+	var l LLVM
+	err := c.make(ctx, "LLVM", dir, &l, []string{llvmPackage}, func(tmp string) (err error) {
+		root := filepath.Join(tmp, "out", "root")
+		l.Packages, err = c.fetchTree(ctx, tmp, root, bookworm, llvmPackage)
+		l.Version = versionOf(l.Packages, llvmPackage)
+		return err
+	})
+	if err != nil {
+		return LLVM{}, err
+	}
+	l.Dir = filepath.Join(dir, "root/usr/lib/x86_64-linux-gnu")
+	if l.Library = firstMatch(l.Dir, "libLLVM.so.19.1", "libLLVM-19.so"); l.Library == "" {
+		return LLVM{}, fmt.Errorf("package %s %s has no libLLVM.so.19.1", llvmPackage, l.Version)
+	}
+	return l, nil
+}

@@ -1,0 +1,40 @@
+// Package jittest gives tests a compiler. The package runs no goroutines.
+package jittest
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/umbra-gpu/umbra/cmd/lab/fetch"
+	"github.com/umbra-gpu/umbra/cmd/umbra-jit/internal/llvm"
+)
+
+// library loads libLLVM once: a process cannot unload it.
+var library = sync.OnceValues(func() (*llvm.Library, error) {
+	dir, err := fetch.DefaultDir()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	found, err := (&fetch.Cache{Dir: dir}).LLVM(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return llvm.Load(found.Library, found.Dir)
+})
+
+// Compiler returns a compiler, or skips the test if libLLVM cannot be had.
+func Compiler(t testing.TB) *llvm.Compiler {
+	l, err := library()
+	if err != nil {
+		t.Skip("no libLLVM 19:", err)
+	}
+	c, err := l.NewCompiler()
+	require.NoError(t, err)
+	return c
+}
