@@ -1,0 +1,14 @@
+package compile
+
+// Ballot is the lanes of the instruction in which a condition holds, one bit each.
+func (b *Builder) Ballot(x *Value) *Value {
+	v := &Value{Kind: Kind{Max: ones(32), NaN: Bits}, width: 32}
+	v.s = b.line("and i32 %s, %s", b.lanes.mask, b.maskOf(x))
+	return v
+}
+
+// Fence orders memory.
+func (b *Builder) Fence() { b.do("fence seq_cst") }
+
+// Visible gives a float the bits that others see, if it is not a number.
+func (b *Builder) Visible(x *Value) *Value { return b.bits(x) }

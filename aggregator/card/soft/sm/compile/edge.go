@@ -1,0 +1,187 @@
+package compile
+
+// running are the lanes that go to a block: all, or those of a mask.
+type running struct {
+	full bool
+	mask string
+}
+
+func some(mask string) running { return running{mask: mask} }
+
+// here are the lanes of the block.
+func (b *Builder) here() running { return running{b.block.full, b.active} }
+
+// jump goes to another block. Every loop has an edge that does not go forward: such edges check the budget.
+func (b *Builder) jump(pc uint32, stack []Entry, to running) {
+	b.side = true
+	if !to.full {
+		b.do("store i32 %s, ptr %%active", to.mask)
+	}
+	b.spend(b.index + 1)
+	k := b.t.block(pc, stack, to.full)
+	if k == nil {
+		b.t.count("more blocks than the bound")
+		b.t.incomplete, b.block.open = true, true
+		b.leaveAt(NotCompiled, pc, stack, to, allSlots)
+		return
+	}
+	b.block.next = append(b.block.next, k)
+	live := k.start.or(k.parked)
+	if pc > b.in.PC {
+		b.pass(k, live)
+		return
+	}
+	b.t.startAt(k)
+	spent, budget := b.line("load i64, ptr %%spent"), b.line("load i64, ptr %%budget")
+	b.choose(b.line("icmp ult i64 %s, %s", spent, budget), func() { b.pass(k, live) }, func() {
+		b.leaveAt(OutOfBudget, pc, stack, to, live)
+	})
+}
+
+// pass hands the slots to a block: their kinds in the analysis, their values in the emission.
+func (b *Builder) pass(k *block, live slotSet) {
+	if !b.emit {
+		b.t.flow(k, live, func(i Slot) Kind { return b.slot(i).Kind })
+		return
+	}
+	for i := range Slot(Slots) {
+		if !live.has(i) {
+			continue
+		}
+		from, to := b.block.entry[i], k.entry[i]
+		if !b.dirty.has(i) && from.Shape == to.Shape && from.constant() == to.constant() && (from.NaN == to.NaN || from.NaN != Lazy) {
+			continue // it is there already
+		}
+		x := b.slot(i)
+		if !fits(x.Kind, to) {
+			b.t.inconsistent = true
+			continue
+		}
+		b.write(i, x, to)
+	}
+	b.do("br label %%%s", k.label())
+}
+
+// fits reports whether a value can have the form of a kind.
+func fits(x, to Kind) bool {
+	switch {
+	case to.constant():
+		return x.constant() && x.Min == to.Min
+	case to.Shape == Uniform:
+		return x.Shape == Uniform
+	case to.Shape == Affine:
+		return x.Shape == Affine && x.Stride == to.Stride
+	}
+	return true
+}
+
+// spend counts instructions of the block.
+func (b *Builder) spend(n int) {
+	if n > 0 {
+		spent := b.line("load i64, ptr %%spent")
+		b.do("store i64 %s, ptr %%spent", b.line("add i64 %s, %d", spent, n))
+	}
+}
+
+// stop leaves the code before the instruction at pc.
+func (b *Builder) stop(code Code, pc uint32) {
+	b.side = true
+	b.spend(b.index)
+	b.leaveAt(code, pc, b.stack, b.here(), b.block.liveBefore(b.index).or(b.block.parked))
+}
+
+// leaves is stop at an instruction behind which the way is not known.
+func (b *Builder) leaves(in *Instruction) {
+	b.t.incomplete, b.block.open = true, true
+	b.readsAll()
+	b.stop(NotCompiled, in.PC)
+}
+
+func (b *Builder) readsAll() { b.block.at(b.index).reads = allSlots }
+
+// callOut lets another executor execute one instruction, and goes on behind it.
+func (b *Builder) callOut(in *Instruction, code Code, name string) {
+	if name != "" {
+		b.t.count(name)
+	}
+	if in.Reads == nil {
+		b.readsAll()
+	}
+	u := b.block.at(b.index)
+	u.reads = u.reads.or(setOf(in.Reads))
+	b.stop(code, in.PC)
+	changed := allSlots
+	if in.Writes != nil {
+		changed = setOf(in.Writes)
+	}
+	u.partial = u.partial.or(changed) // in some lanes
+	k := b.t.block(in.Next, b.stack, b.block.full)
+	if k == nil {
+		b.t.incomplete, b.block.open = true, true
+		return
+	}
+	b.block.next = append(b.block.next, k)
+	b.t.startAt(k)
+	if !b.emit {
+		b.t.flow(k, k.start.or(k.parked), func(i Slot) Kind {
+			if changed.has(i) {
+				return anyKind(slotWidth(i))
+			}
+			return b.slot(i).Kind
+		})
+	}
+}
+
+// end stops a warp none of whose lanes can go on.
+func (b *Builder) end(pc uint32) {
+	b.spend(b.index + 1)
+	b.leaveAt(Done, pc, nil, running{mask: "0"}, slotSet{})
+}
+
+// leaveAt writes the state to the context, and returns.
+func (b *Builder) leaveAt(code Code, pc uint32, stack []Entry, to running, live slotSet) {
+	if !b.emit {
+		return
+	}
+	mask := to.mask
+	if to.full {
+		mask = "-1"
+	}
+	b.toContext("i32", mask, "Active", 0)
+	b.toContext("i32", b.line("load i32, ptr %%exited"), "Exited", 0)
+	b.toContext("i64", b.line("load i64, ptr %%spent"), "Spent", 0)
+	for i := range stack {
+		b.toContext("i32", b.line("load i32, ptr %%k%d", i), "Stack", 4*i)
+	}
+	site := Site{Code: code, PC: pc, Stack: stack}
+	for i := range Slot(Slots) {
+		if !live.has(i) || i == Predicates-1+FirstPred {
+			continue
+		}
+		site.Live = append(site.Live, i)
+		x := b.bits(b.slot(i))
+		switch {
+		case i >= FirstFlag:
+			b.toContext("i32", b.maskOf(x), "Flags", 4*int(i-FirstFlag))
+		case i >= FirstPred:
+			b.toContext("i32", b.maskOf(x), "Preds", 4*int(i-FirstPred))
+		default:
+			b.toContext("<32 x i32>", b.vector(x), "Regs", 4*Lanes*int(i))
+		}
+	}
+	b.toContext("i32", literal(32, uint64(len(b.t.sites))), "Site", 0)
+	b.t.sites = append(b.t.sites, site)
+	b.do("ret void")
+}
+
+// toContext stores in a field of the context.
+func (b *Builder) toContext(typ, name, field string, offset int) {
+	at := b.line("getelementptr i8, ptr %%c, i64 %d", int(offsetOf(field))+offset)
+	b.do("store %s %s, ptr %s, align 4", typ, name, at)
+}
+
+// fromContext loads a field of the context.
+func (b *Builder) fromContext(typ, field string, offset int) string {
+	at := b.line("getelementptr i8, ptr %%c, i64 %d", int(offsetOf(field))+offset)
+	return b.line("load %s, ptr %s, align 4", typ, at)
+}

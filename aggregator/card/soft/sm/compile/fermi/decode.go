@@ -1,0 +1,96 @@
+package fermi
+
+import (
+	"math/bits"
+
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/compile"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/interp"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/isa"
+)
+
+// FrontEnd decodes the program of a launch. It implements compile.FrontEnd.
+type FrontEnd struct{ Launch *interp.Launch }
+
+// Options are those of a launch.
+func Options(l *interp.Launch) compile.Options {
+	return compile.Options{Entry: l.Entry, Grid: l.Grid, Block: l.Block, LocalPos: l.LocalPos, LocalNeg: l.LocalNeg}
+}
+
+// An inst is an instruction whose meaning is being emitted.
+type inst struct {
+	*isa.Inst
+	b *compile.Builder
+}
+
+// meanings are what operations do. An operation without one is left to another executor.
+var meanings [isa.NumOps]func(x *inst)
+
+// flows are how operations change the flow of control.
+var flows = map[isa.Op]compile.Flow{
+	isa.Bra: compile.Branch, isa.JoinAt: compile.Push, isa.PreBrk: compile.Push, isa.PreCont: compile.Push, isa.PreRet: compile.Push,
+	isa.Brk: compile.Leave, isa.Cont: compile.Leave, isa.Ret: compile.Leave, isa.Exit: compile.Exit, isa.Barrier: compile.Barrier,
+	isa.Call: compile.Elsewhere, isa.QuadOn: compile.Elsewhere, isa.QuadPop: compile.Elsewhere, isa.Bpt: compile.Elsewhere,
+}
+
+// kinds are the entries of the control stack that operations make, or go to.
+var kinds = map[isa.Op]interp.EntryKind{
+	isa.JoinAt: interp.JoinTo, isa.PreBrk: interp.BreakTo, isa.PreCont: interp.ContTo, isa.PreRet: interp.ReturnTo,
+	isa.Brk: interp.BreakTo, isa.Cont: interp.ContTo, isa.Ret: interp.ReturnTo,
+}
+
+// Decode implements compile.FrontEnd.
+func (f *FrontEnd) Decode(pc uint32) (out compile.Instruction, ok bool) {
+	if pc%4 != 0 {
+		return out, false
+	}
+	word, err := f.Launch.Program.Word(pc)
+	if err != nil {
+		return out, false
+	}
+	code := interp.NewCode(word, pc)
+	if !code.Good(f.Launch) {
+		return out, false
+	}
+	in := &code.Inst
+	out = compile.Instruction{
+		PC: pc, Next: pc + uint32(in.Size), Name: in.Form.Name(), Join: in.Join,
+		Guard:  compile.Guard{Pred: in.Guard.Pred, Not: in.Guard.Not, Always: in.Guard.Always()},
+		Flow:   flows[in.Op],
+		Kind:   compile.EntryKind(kinds[in.Op]),
+		Target: in.Target, Whole: in.Mod[isa.AllWarp] != 0,
+		Locks:  in.Op == isa.LoadLock,
+		Writes: writes(in),
+	}
+	if out.Flow == compile.Barrier && in.Join {
+		out.Flow = compile.Elsewhere
+	}
+	if m := meanings[in.Op]; m != nil {
+		out.Mean = func(b *compile.Builder) { m(&inst{in, b}) }
+	}
+	return out, true
+}
+
+// writes are the slots that an instruction may change in another executor.
+func writes(in *isa.Inst) []compile.Slot {
+	out := []compile.Slot{}
+	if d := &in.Dst; d.Kind == isa.Reg && d.Reg != isa.Zero {
+		n := max(d.Count, 1)
+		if d.Mask != 0 {
+			n = uint8(bits.OnesCount8(d.Mask))
+		}
+		for i := range n {
+			if r := d.Reg + i; r < isa.Zero {
+				out = append(out, compile.Slot(r))
+			}
+		}
+	}
+	for _, p := range in.PDst {
+		if p != isa.True {
+			out = append(out, compile.FirstPred+compile.Slot(p))
+		}
+	}
+	if in.Mod[isa.SetCC] != 0 {
+		out = append(out, compile.Zero, compile.Sign, compile.Carry, compile.Overflow)
+	}
+	return out
+}

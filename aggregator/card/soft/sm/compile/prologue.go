@@ -1,0 +1,88 @@
+package compile
+
+// Function is the name of the compiled function: void (Context *).
+const Function = "warp"
+
+// prologue starts the function: it makes places for the state, and goes to the block that the context asks
+// for.
+func (b *Builder) prologue() {
+	b.do("define void @%s(ptr noalias %%c) #0 {", Function)
+	for i := range Slots {
+		if Slot(i).boolean() {
+			b.do("%%s%d = alloca i1\n%%v%d = alloca i32", i, i)
+		} else {
+			b.do("%%s%d = alloca i32\n%%v%d = alloca <32 x i32>", i, i)
+		}
+	}
+	for i := range MaxDepth {
+		b.do("%%k%d = alloca i32", i)
+	}
+	b.do("%%active = alloca i32\n%%exited = alloca i32\n%%spent = alloca i64\n%%budget = alloca i64")
+	active := b.fromContext("i32", "Active", 0)
+	b.do("store i32 %s, ptr %%active", active)
+	b.do("store i32 %s, ptr %%exited", b.fromContext("i32", "Exited", 0))
+	b.do("store i64 %s, ptr %%spent", b.fromContext("i64", "Spent", 0))
+	b.do("store i64 %s, ptr %%budget", b.fromContext("i64", "Budget", 0))
+	first := b.line("call i32 @llvm.cttz.i32(i32 %s, i1 false)", active)
+	first = b.line("and i32 %s, 31", first)
+	b.t.intrinsic("i32 @llvm.cttz.i32(i32, i1)")
+	b.findConstants()
+	starts := b.t.starting()
+	site := b.fromContext("i32", "Site", 0)
+	b.do("switch i32 %s, label %%bad [", site)
+	for n := range starts {
+		b.do("i32 %d, label %%e%d", n, n)
+	}
+	b.do("]")
+	b.place("bad")
+	b.toContext("i32", literal(32, uint64(BadSite)), "Site", 0)
+	b.do("ret void")
+	for n, k := range starts {
+		b.do("e%d:", n)
+		b.restore(k, first)
+	}
+}
+
+// restore reads the state at the start of a block. What is uniform there is so in the active lanes.
+func (b *Builder) restore(k *block, first string) {
+	for i := range k.stack {
+		b.do("store i32 %s, ptr %%k%d", b.fromContext("i32", "Stack", 4*i), i)
+	}
+	live := k.start.or(k.parked)
+	for i := range Slot(Slots) {
+		kind := k.entry[i]
+		if !live.has(i) || kind.constant() {
+			continue
+		}
+		if i.boolean() {
+			b.restoreBoolean(i, kind, first)
+			continue
+		}
+		at := int(i) * Lanes * 4
+		if kind.Shape == Vector {
+			b.do("store <32 x i32> %s, ptr %%v%d", b.fromContext("<32 x i32>", "Regs", at), i)
+			continue
+		}
+		row := b.line("getelementptr i8, ptr %%c, i64 %d", int(offsetOf("Regs"))+at)
+		v := b.line("load i32, ptr %s", b.line("getelementptr i32, ptr %s, i32 %s", row, first))
+		if kind.Shape == Affine {
+			v = b.line("sub i32 %s, %s", v, b.line("mul i32 %s, %s", first, literal(32, kind.Stride)))
+		}
+		b.do("store i32 %s, ptr %%s%d", v, i)
+	}
+	b.do("br label %%%s", k.label())
+}
+
+func (b *Builder) restoreBoolean(i Slot, kind Kind, first string) {
+	field, n := "Preds", int(i-FirstPred)
+	if i >= FirstFlag {
+		field, n = "Flags", int(i-FirstFlag)
+	}
+	mask := b.fromContext("i32", field, 4*n)
+	if kind.Shape == Vector {
+		b.do("store i32 %s, ptr %%v%d", mask, i)
+		return
+	}
+	bit := b.line("trunc i32 %s to i1", b.line("lshr i32 %s, %s", mask, first))
+	b.do("store i1 %s, ptr %%s%d", bit, i)
+}

@@ -1,0 +1,114 @@
+package compile
+
+// Shared memory is a piece of host memory. Addresses wrap at the size of its window.
+
+const windowMask = 1<<24 - 1
+
+// LoadShared reads at addresses of 32 bits.
+func (b *Builder) LoadShared(addr *Value, size int) []*Value {
+	one := addr.Shape == Uniform && !b.lanes.guarded // under a guard there may be no lane, and no memory
+	k := Kind{Shape: pick(one, Uniform, Vector), Max: ones(uint8(8 * min(size, 4))), NaN: Bits}.normal()
+	out := make([]*Value, max(1, size/4))
+	for i := range out {
+		out[i] = &Value{Kind: k, width: 32}
+	}
+	at := b.shared(addr, size)
+	if !b.emit {
+		return out
+	}
+	names := make([]string, len(out))
+	switch {
+	case k.Shape == Uniform:
+		names = b.loadOne(b.line("getelementptr i8, ptr %s, i64 %s", b.sharedBase(), b.scalar(at)), size)
+	case b.together(at, size):
+		names = b.loadRow(b.line("getelementptr i8, ptr %s, i64 %s", b.sharedBase(), b.scalar(at)), size)
+	default:
+		for i := range names {
+			names[i] = b.gatherWord(at, 4*i, size)
+		}
+	}
+	for i, x := range out {
+		if k.Shape == Uniform {
+			x.s = names[i]
+		} else {
+			x.v = names[i]
+		}
+	}
+	return out
+}
+
+// StoreShared writes.
+func (b *Builder) StoreShared(addr *Value, size int, words []*Value) {
+	values := make([]string, len(words))
+	for i := range words {
+		values[i] = b.vector(b.bits(words[i]))
+	}
+	at := b.shared(addr, size)
+	if !b.emit {
+		return
+	}
+	if b.together(at, size) {
+		b.storeRow(b.line("getelementptr i8, ptr %s, i64 %s", b.sharedBase(), b.scalar(at)), size, values)
+		return
+	}
+	for i := range values {
+		b.scatterWord(at, 4*i, size, values[i])
+	}
+}
+
+func (b *Builder) sharedBase() string { return b.fromContext("ptr", "Shared", 0) }
+
+// together reports whether all lanes access words side by side.
+func (b *Builder) together(at *Value, size int) bool {
+	return b.lanes.all && at.Shape == Affine && at.Stride == uint64(size)
+}
+
+// shared checks addresses, and returns them as offsets of 64 bits.
+func (b *Builder) shared(addr *Value, size int) *Value {
+	at := b.Extend(b.And(addr, b.Const(windowMask)), false)
+	if !b.emit {
+		return at
+	}
+	limit := &Value{Kind: Kind{Max: ones(32), NaN: Bits}, width: 64}
+	limit.s = b.line("zext i32 %s to i64", b.fromContext("i32", "SharedSize", 0))
+	first, span := at, size
+	odd := b.Extend(b.And(addr, b.Const(uint32(size-1))), false)
+	if b.together(at, size) { // the last lane is the farthest, and all are aligned if the first one is
+		first, span = &Value{Kind: Kind{Max: ones(64), NaN: Bits}, width: 64, s: b.scalar(at)}, size*Lanes
+		odd = b.And(first, b.Const64(uint64(size-1)))
+	}
+	end := b.Add(first, b.Const64(uint64(span)))
+	b.requireLanes(b.Both(b.Compare("ule", end, limit), b.Compare("eq", odd, b.Const64(0))))
+	return at
+}
+
+// requireLanes stops unless a condition holds in the lanes of the instruction.
+func (b *Builder) requireLanes(ok *Value) {
+	bad := b.line("and i32 %s, %s", b.lanes.mask, b.line("xor i32 %s, -1", b.maskOf(ok)))
+	b.require(b.line("icmp eq i32 %s, 0", bad))
+}
+
+// gatherWord reads a word of each lane.
+func (b *Builder) gatherWord(at *Value, offset, size int) string {
+	typ, _ := element(size)
+	row := rowType(typ, 1)
+	p := b.line("getelementptr i8, ptr %s, <32 x i64> %s", b.line("getelementptr i8, ptr %s, i64 %d", b.sharedBase(), offset), b.vector(at))
+	b.t.intrinsic("%s @llvm.masked.gather.%s.v32p0(<32 x ptr>, i32, <32 x i1>, %s)", row, rowSuffix(typ, 1), row)
+	v := b.line("call %s @llvm.masked.gather.%s.v32p0(<32 x ptr> %s, i32 %d, <32 x i1> %s, %s zeroinitializer)", row, rowSuffix(typ, 1), p, min(size, 4), b.laneVector(b.lanes.mask), row)
+	if size < 4 {
+		v = b.line("zext %s %s to <32 x i32>", row, v)
+	}
+	return v
+}
+
+// scatterWord writes one, in the order of the lanes.
+func (b *Builder) scatterWord(at *Value, offset, size int, v string) {
+	typ, _ := element(size)
+	row := rowType(typ, 1)
+	if size < 4 {
+		v = b.line("trunc <32 x i32> %s to %s", v, row)
+	}
+	p := b.line("getelementptr i8, ptr %s, <32 x i64> %s", b.line("getelementptr i8, ptr %s, i64 %d", b.sharedBase(), offset), b.vector(at))
+	b.t.intrinsic("void @llvm.masked.scatter.%s.v32p0(%s, <32 x ptr>, i32, <32 x i1>)", rowSuffix(typ, 1), row)
+	b.do("call void @llvm.masked.scatter.%s.v32p0(%s %s, <32 x ptr> %s, i32 %d, <32 x i1> %s)", rowSuffix(typ, 1), row, v, p, min(size, 4), b.laneVector(b.lanes.mask))
+}

@@ -1,0 +1,23 @@
+package compile
+
+// Code says why the function stopped.
+type Code uint8
+
+// The codes. After all but Done, this function or another executor goes on at the site's program counter.
+const (
+	Done        Code = iota // no lane can go on
+	OutOfBudget             // on a back edge
+	AtBarrier               // the barrier is not executed yet
+	NotCompiled             // the instruction has no code: another executor executes it
+	Fault                   // the instruction may be wrong: another executor repeats it, and finds out
+)
+
+// A Site is where the function stopped: the program counter, and the control stack but for its lanes, which
+// are in the context.
+type Site struct {
+	Code  Code
+	PC    uint32
+	Stack []Entry
+	// Live are the slots that an executor needs. Others have any values.
+	Live []Slot
+}

@@ -1,0 +1,110 @@
+package compile
+
+// Registers, predicates and flags live in memory of the function between blocks, in the form that their
+// kind has: a scalar, or a vector. LLVM makes values of them.
+
+// slot returns the value of a slot.
+func (b *Builder) slot(i Slot) *Value {
+	if x := b.slots[i]; x != nil {
+		return x
+	}
+	k := b.block.entry[i]
+	x := &Value{Kind: k, width: slotWidth(i)}
+	switch {
+	case k.constant():
+	case k.Shape == Vector && i.boolean():
+		x.mask = b.line("load i32, ptr %%v%d", i)
+	case k.Shape == Vector:
+		x.v = b.line("load <32 x i32>, ptr %%v%d", i)
+	default:
+		x.s = b.line("load %s, ptr %%s%d", ty(x.width), i)
+	}
+	if !b.side {
+		b.slots[i] = x
+	}
+	return x
+}
+
+func slotWidth(i Slot) uint8 {
+	if i.boolean() {
+		return 1
+	}
+	return 32
+}
+
+// write stores a value in a form that a kind wants.
+func (b *Builder) write(i Slot, x *Value, k Kind) {
+	if k.NaN != Lazy {
+		x = b.bits(x)
+	}
+	switch {
+	case k.constant():
+	case k.Shape == Vector && i.boolean():
+		b.do("store i32 %s, ptr %%v%d", b.maskOf(x), i)
+	case k.Shape == Vector:
+		b.do("store <32 x i32> %s, ptr %%v%d", b.vector(x), i)
+	default:
+		b.do("store %s %s, ptr %%s%d", ty(x.width), b.scalar(x), i)
+	}
+}
+
+// put is a write of a slot by the lanes of the instruction. It merges with what other lanes have there only
+// if somebody reads that.
+func (b *Builder) put(i Slot, x *Value) {
+	b.block.writes(b.index, i, b.lanes.guarded)
+	parked := b.block.full == false && b.block.parked.has(i)
+	if !b.block.liveAfter(b.index).has(i) && !parked {
+		return
+	}
+	switch {
+	case b.lanes.all, !b.lanes.guarded && !parked:
+	case b.lanes.guarded && !parked:
+		x = b.Select(b.lanes.guard, x, b.slot(i))
+	default:
+		mask := &Value{Kind: Kind{Shape: Vector, Max: 1}, width: 1, mask: b.lanes.mask}
+		x = b.Select(mask, x, b.slot(i))
+	}
+	b.slots[i] = x
+	b.dirty.add(i)
+}
+
+// Reg is a register.
+func (b *Builder) Reg(r uint8) *Value {
+	b.block.reads(b.index, Slot(r))
+	return b.slot(Slot(r))
+}
+
+// SetReg writes a register.
+func (b *Builder) SetReg(r uint8, x *Value) { b.put(Slot(r), x) }
+
+// Pred is a predicate, or its opposite.
+func (b *Builder) Pred(p uint8, not bool) *Value {
+	x := b.True()
+	if p != Predicates-1 {
+		b.block.reads(b.index, FirstPred+Slot(p))
+		x = b.slot(FirstPred + Slot(p))
+	}
+	if not {
+		return b.Opposite(x)
+	}
+	return x
+}
+
+// SetPred writes a predicate.
+func (b *Builder) SetPred(p uint8, x *Value) {
+	if p != Predicates-1 {
+		b.put(FirstPred+Slot(p), x)
+	}
+}
+
+// Flag is a bit of the condition code.
+func (b *Builder) Flag(f Slot) *Value {
+	b.block.reads(b.index, f)
+	return b.slot(f)
+}
+
+// SetFlag writes one.
+func (b *Builder) SetFlag(f Slot, x *Value) { b.put(f, x) }
+
+// Refuse leaves the instruction to another executor after all. What it emitted is not used.
+func (b *Builder) Refuse(why string) { b.refuse = why }

@@ -1,0 +1,113 @@
+package compile
+
+// LaneID is the lane.
+func (b *Builder) LaneID() *Value {
+	return &Value{Kind: Kind{Shape: Affine, Stride: 1, Max: Lanes - 1}, width: 32, s: "0"}
+}
+
+// WarpID is the number of the warp in its block.
+func (b *Builder) WarpID() *Value {
+	k := Kind{Max: uint64(b.t.warps() - 1), NaN: Bits}
+	return b.made(k.normal(), 32, func(bool) string { return b.fromContext("i32", "Warp", 0) })
+}
+
+func (t *translator) warps() uint32 {
+	s := t.options.Block
+	return (s[0]*s[1]*s[2] + Lanes - 1) / Lanes
+}
+
+// BlockID is the place of the block in the grid.
+func (b *Builder) BlockID(dim int) *Value {
+	k := Kind{Max: uint64(b.t.options.Grid[dim] - 1), NaN: Bits}
+	return b.made(k.normal(), 32, func(bool) string { return b.fromContext("i32", "Block", 4*dim) })
+}
+
+// BlockSize and GridSize are those of the launch.
+func (b *Builder) BlockSize(dim int) *Value { return b.Const(b.t.options.Block[dim]) }
+
+// GridSize is in blocks.
+func (b *Builder) GridSize(dim int) *Value { return b.Const(b.t.options.Grid[dim]) }
+
+// Thread is the number of the thread in its block.
+func (b *Builder) Thread() *Value {
+	return b.Add(b.Mul(b.WarpID(), b.Const(Lanes)), b.LaneID())
+}
+
+// ThreadID is the place of the thread in its block. Rows of whole warps keep it affine or uniform.
+func (b *Builder) ThreadID(dim int) *Value {
+	s := b.t.options.Block
+	unit := uint32(1) // threads with the same place
+	for _, n := range s[:dim] {
+		unit *= n
+	}
+	if s[dim] == 1 {
+		return b.Const(0)
+	}
+	n := b.Thread()
+	if dim == 0 && s[1]*s[2] == 1 {
+		return n
+	}
+	if unit*s[dim]%Lanes == 0 && (unit == 1 || unit%Lanes == 0) {
+		first := b.Mul(b.WarpID(), b.Const(Lanes))
+		first = b.rem(b.div(first, unit), s[dim])
+		if unit == 1 {
+			return b.Add(first, b.LaneID())
+		}
+		return first
+	}
+	return b.rem(b.div(n, unit), s[dim])
+}
+
+func (b *Builder) div(x *Value, n uint32) *Value {
+	if n == 1 {
+		return x
+	}
+	return b.binary("udiv", x, b.Const(n), Kind{Shape: plain(x), Min: x.Min / uint64(n), Max: x.Max / uint64(n)})
+}
+
+func (b *Builder) rem(x *Value, n uint32) *Value {
+	if x.Max < uint64(n) {
+		return x
+	}
+	return b.binary("urem", x, b.Const(n), Kind{Shape: plain(x), Max: uint64(n - 1)})
+}
+
+// Bank is a word of a constant buffer. The function finds out at its start whether it can be read, and does
+// not start if it cannot.
+func (b *Builder) Bank(bank uint8, offset int64) *Value {
+	at := constant{bank & 31, offset}
+	n, ok := b.t.constants[at]
+	if !ok {
+		n = len(b.t.constants)
+		b.t.constants[at] = n
+	}
+	return b.made(Kind{Max: ones(32), NaN: Bits}, 32, func(bool) string {
+		return b.line("load i32, ptr %%c%d", n)
+	})
+}
+
+type constant struct {
+	bank   uint8
+	offset int64
+}
+
+// findConstants emits the places of the constants.
+func (b *Builder) findConstants() {
+	all := make([]constant, len(b.t.constants))
+	for c, n := range b.t.constants {
+		all[n] = c
+	}
+	for n, c := range all {
+		at := 16 * int(c.bank)
+		size := b.fromContext("i64", "Banks", at+8)
+		base := b.fromContext("i64", "Banks", at)
+		inside := b.line("icmp ule i64 %d, %s", c.offset+4, size)
+		addr := b.line("add i64 %s, %d", base, c.offset)
+		host := b.line("call i64 @page(ptr %%c, i64 %s, i64 3, i64 %d)", addr, PageReadable)
+		good := b.line("and i1 %s, %s", inside, b.line("icmp ne i64 %s, 0", host))
+		next := b.label()
+		b.do("br i1 %s, label %%%s, label %%bad", good, next)
+		b.place(next)
+		b.do("%%c%d = inttoptr i64 %s to ptr", n, host)
+	}
+}

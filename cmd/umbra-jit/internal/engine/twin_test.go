@@ -1,0 +1,191 @@
+package engine
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/compile"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/interp"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/isa"
+	"github.com/umbra-gpu/umbra/cmd/umbra-jit/internal/jittest"
+	"github.com/umbra-gpu/umbra/cmd/umbra-jit/internal/llvm"
+	"github.com/umbra-gpu/umbra/tests/smtest"
+)
+
+// twins are the same block in interp and as compiled code.
+type twins struct {
+	slow, fast      *interp.Block
+	memory, fastMem smtest.Memory
+	code            *Code
+}
+
+// pinned is memory at whole pages that stays where it is.
+func pinned(t testing.TB, m smtest.Memory) smtest.Memory {
+	p, err := unix.Mmap(-1, 0, len(m), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	require.NoError(t, err)
+	copy(p, m)
+	t.Cleanup(func() { unix.Munmap(p) })
+	return p
+}
+
+func newLaunch(m smtest.Memory, size [3]uint32) *interp.Launch {
+	l := &interp.Launch{
+		Memory: m, Program: &interp.Program{Memory: m, Base: smtest.Base},
+		Grid: [3]uint32{4, 1, 1}, Block: size,
+		Registers: 63, Barriers: 16, Shared: 4096, Local: smtest.Local, LocalPos: 256, LocalNeg: 64, SharedWindow: 0xfe000000, LocalWindow: 0xff000000,
+	}
+	l.Banks[0] = interp.Bank{Addr: smtest.Consts, Size: 0x1000, Valid: true}
+	return l
+}
+
+var table *Pages // one for all tests: it is large
+
+func newTwins(t testing.TB, c *llvm.Compiler, code []uint64, size [3]uint32, prepare func(m smtest.Memory)) *twins {
+	w := &twins{memory: smtest.NewMemory(code)}
+	if prepare != nil {
+		prepare(w.memory)
+	}
+	w.fastMem = pinned(t, w.memory)
+	w.slow = interp.NewBlock(newLaunch(w.memory, size), [3]uint32{1, 0, 0})
+	w.fast = interp.NewBlock(newLaunch(w.fastMem, size), [3]uint32{1, 0, 0})
+	if table == nil {
+		var err error
+		table, err = NewPages()
+		require.NoError(t, err)
+	}
+	require.NoError(t, table.Map(smtest.Base, w.fastMem, compile.PageReadable|compile.PageWritable))
+	var err error
+	w.code, err = New(c, w.fast.Launch, table, llvm.Full)
+	if err != nil && testing.Verbose() {
+		t.Log(err)
+	}
+	require.NoError(t, err)
+	t.Cleanup(func() { w.code.Close() })
+	return w
+}
+
+// run executes both, a turn of a warp at a time, until they end or something differs.
+func (w *twins) run(t testing.TB, text string, budget func() uint64) (fault *interp.Fault) {
+	for turn := 0; !w.fast.Done(); turn++ {
+		require.Less(t, turn, 200_000, text)
+		ran := false
+		for n := range w.fast.Warps {
+			if !w.fast.Warps[n].Runs() {
+				continue
+			}
+			ran = true
+			spent, last, fault := w.code.Run(w.fast, n, budget())
+			var slow *interp.Fault
+			for range spent {
+				w.slow.Turn, w.slow.Left = n, 1
+				if slow = w.slow.StepWarp(n); slow != nil {
+					break
+				}
+			}
+			if fault != nil || slow != nil {
+				require.NotNil(t, fault, "only interp: %v\n%s", slow, text)
+				require.EqualError(t, slow, fault.Error(), text)
+				return fault
+			}
+			if d := difference(&w.slow.Warps[n], &w.fast.Warps[n], last); d != "" {
+				require.Fail(t, "interp and the compiled code differ", "warp %d after %d instructions: %s\n%s", n, spent, d, text)
+			}
+			if !bytes.Equal(w.memory, w.fastMem) {
+				for i := range w.memory {
+					if w.memory[i] != w.fastMem[i] {
+						require.Fail(t, "memory differs", "at %#x, warp %d: %#x, not %#x\n%s", i, n, w.fastMem[i&^3:i&^3+4], w.memory[i&^3:i&^3+4], text)
+					}
+				}
+			}
+		}
+		if !ran {
+			return w.fast.Stuck()
+		}
+		require.Equal(t, w.slow.Clock, w.fast.Clock, text)
+	}
+	require.True(t, w.slow.Done(), text)
+	require.True(t, bytes.Equal(w.slow.Shared, w.fast.Shared), "shared memory\n%s", text)
+	return nil
+}
+
+// difference says in words where two warps differ that stopped at a place: of the registers only those count
+// that somebody reads later.
+func difference(v, w *interp.Warp, at *compile.Site) string {
+	if v.PC != w.PC || v.Active != w.Active || v.Exited != w.Exited || v.Wait != w.Wait || len(v.Stack) != len(w.Stack) {
+		return fmt.Sprintf("control: PC %#x active %#x exited %#x wait %d stack %v, not %#x %#x %#x %d %v",
+			w.PC, w.Active, w.Exited, w.Wait, w.Stack, v.PC, v.Active, v.Exited, v.Wait, v.Stack)
+	}
+	for i := range v.Stack {
+		if v.Stack[i] != w.Stack[i] {
+			return fmt.Sprintf("stack: %v, not %v", w.Stack, v.Stack)
+		}
+	}
+	if at == nil || at.Code != compile.OutOfBudget || at.PC != w.PC {
+		return ""
+	}
+	lanes := v.Active
+	for _, e := range v.Stack {
+		lanes |= e.Lanes
+	}
+	lanes &^= v.Exited
+	flags := func(w *interp.Warp) [4]uint32 {
+		return [4]uint32{w.Flags.Zero, w.Flags.Sign, w.Flags.Carry, w.Flags.Overflow}
+	}
+	for _, s := range at.Live {
+		switch {
+		case s >= compile.FirstFlag:
+			if i := s - compile.FirstFlag; (flags(v)[i]^flags(w)[i])&v.Active != 0 {
+				return fmt.Sprintf("flag %d: %#x, not %#x", i, flags(w)[i], flags(v)[i])
+			}
+		case s >= compile.FirstPred:
+			if i := s - compile.FirstPred; (v.Preds[i]^w.Preds[i])&v.Active != 0 {
+				return fmt.Sprintf("$p%d: %#x, not %#x", i, w.Preds[i], v.Preds[i])
+			}
+		default:
+			for lane := range compile.Lanes {
+				if v.Active>>lane&1 != 0 && v.Regs[s][lane] != w.Regs[s][lane] {
+					return fmt.Sprintf("$r%d of lane %d: %#x, not %#x", s, lane, w.Regs[s][lane], v.Regs[s][lane])
+				}
+			}
+		}
+	}
+	return ""
+}
+
+func forever() uint64 { return 1 << 40 }
+
+func assemble(t testing.TB, text string) []uint64 {
+	code, err := isa.Assemble(text)
+	require.NoError(t, err)
+	return code
+}
+
+// A program without branches runs as interp runs it.
+func TestStraight(t *testing.T) {
+	c := jittest.Compiler(t)
+	text := "mov b32 $r0 $tidx\nadd b32 $r0 $r0 0x5" + smtest.Store
+	w := newTwins(t, c, assemble(t, text), [3]uint32{64, 1, 1}, nil)
+	require.Nil(t, w.run(t, text, forever))
+	require.EqualValues(t, 5+63, w.fastMem.Word(63))
+	t.Log(w.code.Program.Missing, w.code.Size)
+}
+
+// Programs with divergence and loops stay the same, wherever they are stopped.
+func TestStructured(t *testing.T) {
+	c := jittest.Compiler(t)
+	r := rand.New(rand.NewPCG(5, 6))
+	for i := range 30 {
+		text := "mov b32 $r2 $tidx\nmov b32 $r0 $r2\n" + smtest.Structured(r) + smtest.Store
+		w := newTwins(t, c, assemble(t, text), [3]uint32{96 - uint32(r.IntN(2))*16, 1, 1}, nil)
+		budget := func() uint64 { return 1 + r.Uint64N(2000) }
+		if i%3 == 0 {
+			budget = func() uint64 { return 1 }
+		}
+		require.Nil(t, w.run(t, text, budget), text)
+	}
+}
