@@ -27,8 +27,8 @@ type Code struct {
 }
 
 // New compiles the program of a launch, whose memory the pages show.
-func New(c *llvm.Compiler, l *interp.Launch, pages *Pages, passes string) (*Code, error) {
-	p, err := compile.Compile(&fermi.FrontEnd{Launch: l}, fermi.Options(l))
+func New(c *llvm.Compiler, l *interp.Launch, pages *Pages, o compile.Options, passes string) (*Code, error) {
+	p, err := compile.Compile(&fermi.FrontEnd{Launch: l}, o)
 	if err != nil {
 		return nil, err
 	}
@@ -36,12 +36,12 @@ func New(c *llvm.Compiler, l *interp.Launch, pages *Pages, passes string) (*Code
 	if err != nil {
 		return nil, err
 	}
-	o, err := object.Load(data)
+	code, err := object.Load(data)
 	if err != nil {
 		return nil, err
 	}
-	x := &Code{Program: p, Size: o.Size(), launch: l, pages: pages, object: o, starts: make(map[uint32][]int)}
-	if x.run, err = o.Symbol(compile.Function); err != nil {
+	x := &Code{Program: p, Size: code.Size(), launch: l, pages: pages, object: code, starts: make(map[uint32][]int)}
+	if x.run, err = code.Symbol(compile.Function); err != nil {
 		return nil, fmt.Errorf("compiled program: %w", err)
 	}
 	for n, e := range p.Entries {

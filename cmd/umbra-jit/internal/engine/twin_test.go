@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/compile"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/compile/fermi"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/interp"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/isa"
 	"github.com/umbra-gpu/umbra/cmd/umbra-jit/internal/jittest"
@@ -60,10 +61,9 @@ func newTwins(t testing.TB, c *llvm.Compiler, code []uint64, size [3]uint32, pre
 	}
 	require.NoError(t, table.Map(smtest.Base, w.fastMem, compile.PageReadable|compile.PageWritable))
 	var err error
-	w.code, err = New(c, w.fast.Launch, table, llvm.Full)
-	if err != nil && testing.Verbose() {
-		t.Log(err)
-	}
+	o := fermi.Options(w.fast.Launch)
+	o.MaxBlocks = 60 // a test's time; what is beyond goes on in interp
+	w.code, err = New(c, w.fast.Launch, table, o, llvm.Quick)
 	require.NoError(t, err)
 	t.Cleanup(func() { w.code.Close() })
 	return w

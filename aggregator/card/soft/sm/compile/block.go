@@ -24,6 +24,7 @@ type block struct {
 	start slotSet   // live at the start
 	// parked are the slots that lanes that wait on the stack read later.
 	parked slotSet
+	all    slotSet // of the program
 }
 
 // use is what an instruction reads and writes. A write under a guard keeps what other lanes have.
@@ -51,13 +52,13 @@ func (k *block) liveAfter(n int) slotSet {
 	if n < len(k.end) {
 		return k.end[n]
 	}
-	return allSlots
+	return k.all
 }
 
 // liveBefore is what an executor needs that goes on before an instruction.
 func (k *block) liveBefore(n int) slotSet {
 	if k.end == nil {
-		return allSlots
+		return k.all
 	}
 	if n == 0 {
 		return k.start
@@ -95,6 +96,7 @@ func (t *translator) findLive() {
 		p := placeOf(k.pc, k.stack)
 		places[p] = append(places[p], k)
 		k.end = make([]slotSet, len(k.uses))
+		k.start, k.parked = slotSet{}, slotSet{} // the least that agrees with all
 	}
 	for changed := true; changed; {
 		changed = false
@@ -103,8 +105,8 @@ func (t *translator) findLive() {
 			var parked, live slotSet
 			for i, e := range k.stack {
 				waiting := places[placeOf(e.Target, k.stack[:i])]
-				if waiting == nil {
-					parked = allSlots
+				if waiting == nil && t.incomplete { // else no lanes ever wait there
+					parked = t.read
 				}
 				for _, w := range waiting {
 					parked = parked.or(w.start)
@@ -114,7 +116,7 @@ func (t *translator) findLive() {
 				live = live.or(s.start)
 			}
 			if k.open {
-				live = allSlots
+				live = t.read
 			}
 			kept := parked
 			if k.full {

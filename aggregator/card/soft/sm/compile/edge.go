@@ -22,7 +22,7 @@ func (b *Builder) jump(pc uint32, stack []Entry, to running) {
 	if k == nil {
 		b.t.count("more blocks than the bound")
 		b.t.incomplete, b.block.open = true, true
-		b.leaveAt(NotCompiled, pc, stack, to, allSlots)
+		b.leaveAt(NotCompiled, pc, stack, to, b.t.read)
 		return
 	}
 	b.block.next = append(b.block.next, k)
@@ -97,7 +97,7 @@ func (b *Builder) leaves(in *Instruction) {
 	b.stop(NotCompiled, in.PC)
 }
 
-func (b *Builder) readsAll() { b.block.at(b.index).reads = allSlots }
+func (b *Builder) readsAll() { b.block.at(b.index).reads = b.t.read }
 
 // callOut lets another executor execute one instruction, and goes on behind it.
 func (b *Builder) callOut(in *Instruction, code Code, name string) {

@@ -20,9 +20,10 @@ type Instruction struct {
 	Locks  bool      // lanes may hold locks, which end with them: only another executor ends lanes then
 	Join   bool      // the lanes that execute it wait at the nearest entry of the stack, afterwards
 
-	// Mean emits what the instruction does in its lanes. Nil: another executor executes it. It then may
-	// read and write these slots; nil slots are all.
-	Mean          func(*Builder)
+	// Mean emits what the instruction does in its lanes. Nil: another executor executes it.
+	Mean func(*Builder)
+	// Reads are the slots that it reads at most, in whatever executor, and Writes those that another
+	// executor changes; nil is all.
 	Reads, Writes []Slot
 }
 

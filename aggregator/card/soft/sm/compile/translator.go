@@ -16,11 +16,13 @@ type Options struct {
 
 	MaxBlocks       int // copies of straight code; zero is a default
 	MaxInstructions int // that the program can reach; zero is a default
+	MaxText         int // bytes of IR; zero is a default
 }
 
 const (
 	defaultBlocks       = 200
 	defaultInstructions = 4096
+	defaultText         = 1 << 20
 	// maxVisits of all blocks bounds the time of an analysis.
 	maxVisits = 20000
 )
@@ -62,6 +64,7 @@ type translator struct {
 	missing      map[string]int
 	declared     map[string]bool
 	constants    map[constant]int
+	read         slotSet // by any instruction of the program
 }
 
 // Compile translates a program.
@@ -71,6 +74,9 @@ func Compile(front FrontEnd, o Options) (*Program, error) {
 	}
 	if o.MaxInstructions == 0 {
 		o.MaxInstructions = defaultInstructions
+	}
+	if o.MaxText == 0 {
+		o.MaxText = defaultText
 	}
 	for i := range 3 {
 		if o.Block[i] == 0 || o.Grid[i] == 0 {
@@ -96,6 +102,9 @@ func Compile(front FrontEnd, o Options) (*Program, error) {
 		t.prior = t.byKey
 	}
 	text := t.module()
+	if len(text) > o.MaxText {
+		return nil, fmt.Errorf("%d bytes of IR: want at most %d", len(text), o.MaxText)
+	}
 	if t.inconsistent {
 		return nil, errors.New("the analysis and the emission differ: this is an error of package compile")
 	}
@@ -127,6 +136,10 @@ func (t *translator) scan() error {
 			}
 			t.code[pc] = &in
 			t.locks = t.locks || in.Locks
+			t.read = t.read.or(setOf(in.Reads))
+			if in.Reads == nil || in.Flow == Elsewhere { // there may be more of it than can be found
+				t.read = allSlots
+			}
 			if in.Flow == Branch || in.Flow == Push {
 				t.leaders[in.Target] = true
 				todo = append(todo, in.Target)
@@ -185,7 +198,7 @@ func (t *translator) block(pc uint32, stack []Entry, full bool) *block {
 	if len(t.blocks) >= t.options.MaxBlocks {
 		return nil
 	}
-	k := &block{number: len(t.blocks), pc: pc, stack: stack[:len(stack):len(stack)], full: full, start: allSlots, parked: allSlots}
+	k := &block{number: len(t.blocks), pc: pc, stack: stack[:len(stack):len(stack)], full: full, start: t.read, parked: t.read, all: t.read}
 	if old := t.prior[key]; old != nil {
 		k.end, k.start, k.parked = old.end, old.start, old.parked
 	}

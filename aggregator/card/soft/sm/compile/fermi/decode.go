@@ -59,6 +59,7 @@ func (f *FrontEnd) Decode(pc uint32) (out compile.Instruction, ok bool) {
 		Kind:   compile.EntryKind(kinds[in.Op]),
 		Target: in.Target, Whole: in.Mod[isa.AllWarp] != 0,
 		Locks:  in.Op == isa.LoadLock,
+		Reads:  reads(in),
 		Writes: writes(in),
 	}
 	if out.Flow == compile.Barrier && in.Join {
@@ -68,6 +69,37 @@ func (f *FrontEnd) Decode(pc uint32) (out compile.Instruction, ok bool) {
 		out.Mean = func(b *compile.Builder) { m(&inst{in, b}) }
 	}
 	return out, true
+}
+
+// reads are the slots that an instruction reads at most.
+func reads(in *isa.Inst) []compile.Slot {
+	out := []compile.Slot{}
+	pred := func(p uint8) {
+		if p != isa.True {
+			out = append(out, compile.FirstPred+compile.Slot(p))
+		}
+	}
+	pred(in.Guard.Pred)
+	for i := range in.Src {
+		switch v := &in.Src[i]; v.Kind {
+		case isa.Reg, isa.Memory, isa.Surface:
+			n := max(v.Count, 1)
+			if v.Mask != 0 {
+				n = uint8(bits.OnesCount8(v.Mask))
+			}
+			for r := int(v.Reg); r < min(int(v.Reg)+int(n), isa.Zero); r++ {
+				out = append(out, compile.Slot(r))
+			}
+		case isa.Pred:
+			pred(v.Reg)
+		case isa.Flags:
+			return nil
+		}
+	}
+	if in.Mod[isa.UseCC] != 0 || in.Mod[isa.Chain] != 0 || in.Op == isa.CSet || in.Op == isa.CSetP || in.Op == isa.GetFlags {
+		out = append(out, compile.Zero, compile.Sign, compile.Carry, compile.Overflow)
+	}
+	return out
 }
 
 // writes are the slots that an instruction may change in another executor.
