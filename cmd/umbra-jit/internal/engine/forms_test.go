@@ -1,0 +1,149 @@
+package engine
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/compile"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/compile/fermi"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/interp"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/isa"
+	"github.com/umbra-gpu/umbra/cmd/umbra-jit/internal/jittest"
+	"github.com/umbra-gpu/umbra/tests/scale"
+	"github.com/umbra-gpu/umbra/tests/smtest"
+)
+
+var edges = [...]uint32{0, 1 << 31, 1, 0x7fffff, 0x800000, 0x7f7fffff, 0x7f800000, 0x7f800001, 0x7fc00000, 0x3f800000, ^uint32(0), 0x7fffffff, 0xff800000, 0xffc00001, 0x80000001, 0x4f000000, 0xcf000001, 31, 32, 33}
+
+// value draws bits that lie near the edges of formats more often than chance would.
+func value(r *rand.Rand) uint32 {
+	v := r.Uint32()
+	switch r.IntN(6) {
+	case 0:
+		return uint32(int32(v) >> r.IntN(32))
+	case 1, 2:
+		return edges[r.IntN(len(edges))]
+	case 3:
+		return v&0x80ffffff | 0x3f000000
+	case 4:
+		return v&0x80000fff | edges[2+r.IntN(5)]
+	}
+	return v
+}
+
+// row draws a register: values, or addresses of the data that are side by side or not.
+func row(r *rand.Rand, reg int) (out [interp.Lanes]uint32) {
+	kind, step := r.IntN(6), uint32(4)<<r.IntN(3)
+	base := uint32(smtest.Data&0xffffffff) + uint32(r.IntN(32)*16)
+	same := value(r)
+	for lane := range out {
+		switch {
+		case kind == 0 && reg%2 == 0:
+			out[lane] = base + step*uint32(lane)
+		case kind == 1 && reg%2 == 0:
+			out[lane] = base + 4*uint32(r.IntN(100))
+		case kind <= 1:
+			out[lane] = 1 // the upper half of an address
+		case kind == 2:
+			out[lane] = uint32(4 * r.IntN(256))
+		case kind == 3:
+			out[lane] = same
+		default:
+			out[lane] = value(r)
+		}
+	}
+	return out
+}
+
+// disturb gives the warps of both blocks the same random state at the start of the program.
+func (w *twins) disturb(r *rand.Rand) {
+	for i := range w.slow.Warps {
+		v := &w.slow.Warps[i]
+		for reg := range isa.Zero {
+			v.Regs[reg] = row(r, reg)
+		}
+		for p := range isa.True {
+			v.Preds[p] = r.Uint32()
+		}
+		v.Flags = interp.Flags{Zero: r.Uint32(), Sign: r.Uint32(), Carry: r.Uint32(), Overflow: r.Uint32()}
+		if r.IntN(2) == 0 {
+			v.Active &= r.Uint32() | 1
+			v.Exited = ^v.Active
+		}
+		w.fast.Warps[i] = *v
+	}
+}
+
+// observed appends the storing of what words write to each thread's local memory.
+func observed(t testing.TB, code []uint64) []uint64 {
+	text, at := "", 0
+	var regs, preds, flags []int
+	for _, word := range code {
+		in, err := isa.Decode(word, 0)
+		require.NoError(t, err)
+		if in.Dst.Kind == isa.Reg {
+			for i := range max(in.Dst.Count, 1) {
+				regs = append(regs, int(in.Dst.Reg+i))
+			}
+		}
+		preds = append(preds, int(in.PDst[0]), int(in.PDst[1]))
+		if in.Mod[isa.SetCC] != 0 {
+			flags = append(flags, 1)
+		}
+	}
+	sorted := func(s []int, none int) []int {
+		slices.Sort(s)
+		return slices.DeleteFunc(slices.Compact(s), func(v int) bool { return v >= none })
+	}
+	for _, reg := range sorted(regs, isa.Zero) {
+		text += fmt.Sprintf("st b32 wb l[%#x] $r%d\n", at, reg)
+		at += 4
+	}
+	if len(flags) > 0 { // carry
+		text += fmt.Sprintf("add b32 $r0 0x0 0x0 $c\nst b32 wb l[%#x] $r0\n", at)
+		at += 4
+	}
+	for _, p := range sorted(preds, isa.True) {
+		text += fmt.Sprintf("selp b32 $r0 0x0 0x1 $p%d\nst b32 wb l[%#x] $r0\n", p, at)
+		at += 4
+	}
+	return append(code, assemble(t, text+"exit\n")...)
+}
+
+// Each form does the same in both, whatever its operands and lanes are.
+func TestForms(t *testing.T) {
+	c := jittest.Compiler(t)
+	r := rand.New(rand.NewPCG(1, 2))
+	for _, f := range isa.Forms() {
+		front := &fermi.FrontEnd{Launch: newLaunch(smtest.NewMemory(smtest.WordsOf(r, f, 1)), [3]uint32{32, 1, 1})}
+		if f.Value&8 != 0 {
+			continue // short forms have the same operations, in other bits
+		}
+		if in, ok := front.Decode(0); !ok || in.Mean == nil || in.Flow != compile.Straight {
+			continue
+		}
+		for range scale.Of(2, 60) {
+			var code []uint64
+			for _, word := range smtest.WordsOf(r, f, 6) {
+				code = append(code, word&^(1<<4)) // no join
+			}
+			w := newTwins(t, c, observed(t, code), [3]uint32{32, 2, 1}, func(m smtest.Memory) {
+				for i := range 0x1000 / 4 {
+					v := value(r)
+					copy(m[smtest.Data-smtest.Base+4*i:], []byte{byte(v), byte(v >> 8), byte(v >> 16), byte(v >> 24)})
+				}
+			})
+			w.disturb(r)
+			text := ""
+			for _, word := range code {
+				in, _ := isa.Decode(word, 0)
+				text += in.String() + "\n"
+			}
+			w.run(t, text, forever)
+		}
+	}
+}
