@@ -143,19 +143,24 @@ func (b *Builder) FMinMax(x, y *Value, smaller bool) *Value {
 	} else {
 		bothZero.s = name(false)
 	}
-	x, y = asFloat(x), asFloat(y)
+	x, y = b.Float(x), b.Float(y)
 	v := b.Select(b.FCompare(cond, x, y), x, y)
 	v = b.Select(b.FCompare("oeq", x, y), bothZero, v)
 	v = b.Select(b.FCompare("uno", y, y), x, v)
 	return b.Select(b.FCompare("uno", x, x), y, v)
 }
 
-// asFloat is a value of which only a float is made, so that its NaNs may have any bits.
-func asFloat(x *Value) *Value {
+// Float is a value of which only a float is made, so that its NaNs may have any bits.
+func (b *Builder) Float(x *Value) *Value {
 	v := *x
-	v.NaN, v.Max, v.Min = Lazy, ones(x.width), 0
 	if x.constant() {
-		return x
+		if exponent := ones(x.width) >> 1 &^ (1<<(pick(x.width == 64, 52, 23)) - 1); x.Min&exponent == exponent && x.Min&(exponent&-exponent-1) != 0 {
+			v.Kind = constantKind(pick(x.width == 64, uint64(0xfff8000000000000), nanBits))
+		}
+		return &v
+	}
+	if x.NaN == Bits {
+		v.NaN, v.Max, v.Min = Lazy, ones(x.width), 0
 	}
 	return &v
 }

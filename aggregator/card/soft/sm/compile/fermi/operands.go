@@ -96,6 +96,7 @@ func (x *inst) set64(v value) {
 
 // setF32 writes a float: saturated, and with denormals flushed.
 func (x *inst) setF32(v value) {
+	v = x.b.Float(v)
 	if x.has(isa.Sat) {
 		v = x.b.Saturate(v)
 	}
@@ -106,7 +107,7 @@ func (x *inst) setF32(v value) {
 }
 
 // setF64 writes a float of 64 bits.
-func (x *inst) setF64(v value) { x.set64(x.b.Visible(v)) }
+func (x *inst) setF64(v value) { x.set64(x.b.Visible(x.b.Float(v))) }
 
 // setFlags writes the condition code of a result, if asked.
 func (x *inst) setFlags(v, carry, overflow value) {

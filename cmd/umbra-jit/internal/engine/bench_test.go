@@ -1,0 +1,110 @@
+package engine
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/compile"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/interp"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/simd"
+	"github.com/umbra-gpu/umbra/cmd/umbra-jit/internal/jittest"
+	"github.com/umbra-gpu/umbra/tests/smtest"
+)
+
+// programs end after some 10,000 instructions of a warp.
+var programs = map[string]string{
+	"fma": `
+	mov b32 $r1 $tidx
+	cvt rn f32 $r8 u32 $r1
+	mov b32 $r9 0x3f7fff00
+	mov b32 $r10 0x3f800001
+	mov b32 $r3 0x3e8
+again:
+	fma rn f32 $r8 $r9 $r10 $r8
+	fma rn f32 $r8 $r9 $r10 $r8
+	fma rn f32 $r8 $r9 $r10 $r8
+	fma rn f32 $r8 $r9 $r10 $r8
+	fma rn f32 $r8 $r9 $r10 $r8
+	fma rn f32 $r8 $r9 $r10 $r8
+	fma rn f32 $r8 $r9 $r10 $r8
+	sub b32 $r3 $r3 0x1
+	set $p0 0x1 ne u32 $r3 0x0
+	$p0 bra again
+	mov b32 $r0 $r8` + smtest.Store,
+	"integers": `
+	mov b32 $r0 $tidx
+	mov b32 $r3 0x3e8
+again:
+	xor b32 $r0 $r0 0x2545
+	shl b32 $r4 $r0 clamp 0x7
+	xor b32 $r0 $r0 $r4
+	mul $r4 u32 $r0 u32 $r0
+	add b32 $r0 $r0 $r4
+	shr u32 $r4 $r0 clamp 0x9
+	xor b32 $r0 $r0 $r4
+	sub b32 $r3 $r3 0x1
+	set $p0 0x1 ne u32 $r3 0x0
+	$p0 bra again` + smtest.Store,
+	"memory": `
+	mov b32 $r1 $tidx
+	ld b64 $r4d c0[0x0]
+	add b32 $r4 $c (shl $r1 0x2) $r4
+	add b32 $r5 $r5 0x0 $c
+	mov b32 $r3 0x3e8
+	mov b32 $r0 $r1
+again:
+	ld b32 $r8 ca g[$r4d]
+	fma rn f32 $r8 $r8 $r8 $r0
+	st b32 wb g[$r4d+0x400] $r8
+	ld b32 $r9 ca g[$r4d+0x80]
+	add rn f32 $r9 $r9 $r8
+	st b32 wb g[$r4d+0x480] $r9
+	sub b32 $r3 $r3 0x1
+	set $p0 0x1 ne u32 $r3 0x0
+	$p0 bra again` + smtest.Store,
+	"divergent": `
+	mov b32 $r1 $tidx
+	mov b32 $r0 $r1
+	add b32 $r3 $r1 0x3e8
+	prebrk done
+again:
+	set $p0 0x1 eq u32 $r3 0x0
+	$p0 brk
+	xor b32 $r0 $r0 $r3
+	shl b32 $r4 $r0 clamp 0x3
+	add b32 $r0 $r0 $r4
+	sub b32 $r3 $r3 0x1
+	bra again
+done:
+` + smtest.Store,
+}
+
+// BenchmarkProgram measures a warp instruction, in ns, with all lanes.
+func BenchmarkProgram(b *testing.B) {
+	c := jittest.Compiler(b)
+	for name, text := range programs {
+		w := newTwins(b, c, assemble(b, text), [3]uint32{32, 1, 1}, nil)
+		start := func(k *interp.Block) { k.Reset([3]uint32{1, 0, 0}) }
+		b.Run(name+"/compiled", func(b *testing.B) {
+			for done := 0; done < b.N; {
+				start(w.fast)
+				spent, last, fault := w.code.Run(w.fast, 0, 1<<40)
+				require.Nil(b, fault)
+				require.NotNil(b, last, "nothing was compiled")
+				require.Equal(b, compile.Done, last.Code)
+				done += int(spent)
+			}
+		})
+		b.Run(name+"/simd", func(b *testing.B) {
+			var x simd.Executor
+			x.Start(w.slow.Launch)
+			for done := uint64(0); done < uint64(b.N); done += w.slow.Clock {
+				start(w.slow)
+				x.Begin()
+				_, fault := x.Step(w.slow, 1<<40)
+				require.Nil(b, fault)
+			}
+		})
+	}
+}
