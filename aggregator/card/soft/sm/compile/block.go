@@ -25,6 +25,7 @@ type block struct {
 	// parked are the slots that lanes that wait on the stack read later.
 	parked slotSet
 	all    slotSet // of the program
+	known  bool    // these are of the analysis before, and not a guess
 }
 
 // use is what an instruction reads and writes. A write under a guard keeps what other lanes have.
@@ -89,8 +90,54 @@ func keyOf(pc uint32, stack []Entry, full bool) string {
 	return s.String()
 }
 
-// findLive computes which slots are live: read later, by the lanes that run or by those that wait.
-func (t *translator) findLive() {
+// liveness is what a block knows of it.
+type liveness struct {
+	end           []slotSet
+	start, parked slotSet
+}
+
+// within reports whether all that is live is also live in another.
+func (l *liveness) within(o *liveness) bool {
+	none := slotSet{}
+	for i := range l.end {
+		if i < len(o.end) && l.end[i].not(o.end[i]) != none {
+			return false
+		}
+	}
+	return l.start.not(o.start) == none && l.parked.not(o.parked) == none
+}
+
+// findLive computes which slots are live: read later, by the lanes that run or by those that wait. It
+// reports whether the analysis took them all to be live. If so they stay what the analysis took them to be.
+func (t *translator) findLive() bool {
+	used := make([]liveness, len(t.blocks))
+	for i, k := range t.blocks {
+		used[i] = liveness{k.end, k.start, k.parked}
+	}
+	t.computeLive()
+	agrees := true
+	for i, k := range t.blocks {
+		now := liveness{k.end, k.start, k.parked}
+		agrees = agrees && k.known && len(k.end) == len(used[i].end) && now.within(&used[i])
+	}
+	for i, k := range t.blocks {
+		old := &used[i]
+		if !agrees && !k.known {
+			continue
+		}
+		if !agrees { // it only grows, so that it ends
+			k.start, k.parked = k.start.or(old.start), k.parked.or(old.parked)
+			for n := range min(len(k.end), len(old.end)) {
+				k.end[n] = k.end[n].or(old.end[n])
+			}
+			continue
+		}
+		k.end, k.start, k.parked = old.end, old.start, old.parked
+	}
+	return agrees
+}
+
+func (t *translator) computeLive() {
 	places := make(map[string][]*block)
 	for _, k := range t.blocks {
 		p := placeOf(k.pc, k.stack)

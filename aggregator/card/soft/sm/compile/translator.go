@@ -87,19 +87,8 @@ func Compile(front FrontEnd, o Options) (*Program, error) {
 	if err := t.scan(); err != nil {
 		return nil, err
 	}
-	for pass := 0; ; pass++ {
-		if err := t.analyse(); err != nil {
-			return nil, err
-		}
-		if t.incomplete && !t.generic {
-			t.generic = true // once more
-			continue
-		}
-		if pass > 0 && t.prior != nil {
-			break
-		}
-		t.findLive()
-		t.prior = t.byKey
+	if err := t.settle(); err != nil {
+		return nil, err
 	}
 	text := t.module()
 	if len(text) > o.MaxText {
@@ -113,6 +102,29 @@ func Compile(front FrontEnd, o Options) (*Program, error) {
 		p.Entries = append(p.Entries, Entrance{k.pc, k.stack, k.full})
 	}
 	return p, nil
+}
+
+// maxPasses bounds how often the analysis starts again.
+const maxPasses = 8
+
+// settle repeats the analysis until what it took to be live is all that is. It first takes nothing to be
+// live for lanes that wait: the other way round, each partial write would make a vector, each vector
+// diverges, and the copies of blocks would never end.
+func (t *translator) settle() error {
+	for range maxPasses {
+		if err := t.analyse(); err != nil {
+			return err
+		}
+		if t.incomplete && !t.generic {
+			t.generic = true // once more
+			continue
+		}
+		if t.findLive() {
+			return nil
+		}
+		t.prior = t.byKey
+	}
+	return fmt.Errorf("what is live is not known after %d passes", maxPasses)
 }
 
 // scan finds the instructions that can be reached, and those that others jump to.
@@ -198,9 +210,9 @@ func (t *translator) block(pc uint32, stack []Entry, full bool) *block {
 	if len(t.blocks) >= t.options.MaxBlocks {
 		return nil
 	}
-	k := &block{number: len(t.blocks), pc: pc, stack: stack[:len(stack):len(stack)], full: full, start: t.read, parked: t.read, all: t.read}
+	k := &block{number: len(t.blocks), pc: pc, stack: stack[:len(stack):len(stack)], full: full, start: t.read, all: t.read}
 	if old := t.prior[key]; old != nil {
-		k.end, k.start, k.parked = old.end, old.start, old.parked
+		k.end, k.start, k.parked, k.known = old.end, old.start, old.parked, true
 	}
 	for i := range k.entry {
 		k.entry[i] = anyKind(slotWidth(Slot(i)))
