@@ -9,6 +9,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/interp"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/simd"
 	"github.com/umbra-gpu/umbra/cmd/umbra-jit/internal/jittest"
+	"github.com/umbra-gpu/umbra/cmd/umbra-jit/internal/llvm"
 	"github.com/umbra-gpu/umbra/tests/smtest"
 )
 
@@ -84,7 +85,7 @@ done:
 func BenchmarkProgram(b *testing.B) {
 	c := jittest.Compiler(b)
 	for name, text := range programs {
-		w := newTwins(b, c, assemble(b, text), [3]uint32{32, 1, 1}, nil)
+		w := newTwins(b, c, llvm.Full, assemble(b, text), [3]uint32{32, 1, 1}, nil)
 		start := func(k *interp.Block) { k.Reset([3]uint32{1, 0, 0}) }
 		b.Run(name+"/compiled", func(b *testing.B) {
 			for done := 0; done < b.N; {

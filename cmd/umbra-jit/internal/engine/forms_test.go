@@ -13,6 +13,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/interp"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/isa"
 	"github.com/umbra-gpu/umbra/cmd/umbra-jit/internal/jittest"
+	"github.com/umbra-gpu/umbra/cmd/umbra-jit/internal/llvm"
 	"github.com/umbra-gpu/umbra/tests/scale"
 	"github.com/umbra-gpu/umbra/tests/smtest"
 )
@@ -173,7 +174,7 @@ func TestForms(t *testing.T) {
 		}
 		for range times {
 			code := wordsOf(r, front.Launch, f, n)
-			w := newTwins(t, c, observed(t, slices.Clone(code)), [3]uint32{32, 2, 1}, func(m smtest.Memory) {
+			w := newTwins(t, c, llvm.Quick, observed(t, slices.Clone(code)), [3]uint32{32, 2, 1}, func(m smtest.Memory) {
 				for i := range 0x1000 / 4 {
 					v := value(r)
 					copy(m[smtest.Data-smtest.Base+4*i:], []byte{byte(v), byte(v >> 8), byte(v >> 16), byte(v >> 24)})

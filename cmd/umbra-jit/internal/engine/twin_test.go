@@ -46,7 +46,7 @@ func newLaunch(m smtest.Memory, size [3]uint32) *interp.Launch {
 
 var table *Pages // one for all tests: it is large
 
-func newTwins(t testing.TB, c *llvm.Compiler, code []uint64, size [3]uint32, prepare func(m smtest.Memory)) *twins {
+func newTwins(t testing.TB, c *llvm.Compiler, passes string, code []uint64, size [3]uint32, prepare func(m smtest.Memory)) *twins {
 	w := &twins{memory: smtest.NewMemory(code)}
 	if prepare != nil {
 		prepare(w.memory)
@@ -63,7 +63,7 @@ func newTwins(t testing.TB, c *llvm.Compiler, code []uint64, size [3]uint32, pre
 	var err error
 	o := fermi.Options(w.fast.Launch)
 	o.MaxBlocks = 60 // a test's time; what is beyond goes on in interp
-	w.code, err = New(c, w.fast.Launch, table, o, llvm.Quick)
+	w.code, err = New(c, w.fast.Launch, table, o, passes)
 	require.NoError(t, err)
 	t.Cleanup(func() { w.code.Close() })
 	return w
@@ -169,7 +169,7 @@ func assemble(t testing.TB, text string) []uint64 {
 func TestStraight(t *testing.T) {
 	c := jittest.Compiler(t)
 	text := "mov b32 $r0 $tidx\nadd b32 $r0 $r0 0x5" + smtest.Store
-	w := newTwins(t, c, assemble(t, text), [3]uint32{64, 1, 1}, nil)
+	w := newTwins(t, c, llvm.Quick, assemble(t, text), [3]uint32{64, 1, 1}, nil)
 	require.Nil(t, w.run(t, text, forever))
 	require.EqualValues(t, 5+63, w.fastMem.Word(63))
 	t.Log(w.code.Program.Missing, w.code.Size)
@@ -181,7 +181,7 @@ func TestStructured(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	for i := range 30 {
 		text := "mov b32 $r2 $tidx\nmov b32 $r0 $r2\n" + smtest.Structured(r) + smtest.Store
-		w := newTwins(t, c, assemble(t, text), [3]uint32{96 - uint32(r.IntN(2))*16, 1, 1}, nil)
+		w := newTwins(t, c, llvm.Quick, assemble(t, text), [3]uint32{96 - uint32(r.IntN(2))*16, 1, 1}, nil)
 		budget := func() uint64 { return 1 + r.Uint64N(2000) }
 		if i%3 == 0 {
 			budget = func() uint64 { return 1 }

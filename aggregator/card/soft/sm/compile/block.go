@@ -14,7 +14,8 @@ type block struct {
 	starts bool // the function can start here
 
 	entry  [Slots]Kind
-	joins  int // kinds that came in
+	wide   [Registers / 2]wideKind // pairs of registers
+	joins  int                     // kinds that came in
 	queued bool
 	open   bool // what follows is not known: all slots count as read
 

@@ -41,15 +41,22 @@ func (b *Builder) jump(pc uint32, stack []Entry, to running) {
 // pass hands the slots to a block: their kinds in the analysis, their values in the emission.
 func (b *Builder) pass(k *block, live slotSet) {
 	if !b.emit {
-		b.t.flow(k, live, func(i Slot) Kind { return b.slot(i).Kind })
+		b.t.flow(k, live, b.slot)
 		return
 	}
 	for i := range Slot(Slots) {
 		if !live.has(i) {
 			continue
 		}
+		if i < Registers && k.wide[i/2].ok {
+			if i%2 == 0 {
+				b.passWide(i, k.wide[i/2])
+			}
+			continue
+		}
 		from, to := b.block.entry[i], k.entry[i]
-		if !b.dirty.has(i) && from.Shape == to.Shape && from.constant() == to.constant() && (from.NaN == to.NaN || from.NaN != Lazy) {
+		wasWide := i < Registers && b.block.wide[i/2].ok
+		if !wasWide && !b.dirty.has(i) && from.Shape == to.Shape && from.constant() == to.constant() && (from.NaN == to.NaN || from.NaN != Lazy) {
 			continue // it is there already
 		}
 		x := b.slot(i)
@@ -60,6 +67,19 @@ func (b *Builder) pass(k *block, live slotSet) {
 		b.write(i, x, to)
 	}
 	b.do("br label %%%s", k.label())
+}
+
+// passWide hands two registers to a block as one number.
+func (b *Builder) passWide(low Slot, to wideKind) {
+	w := wideOf(b.slot(low), b.slot(low+1))
+	if w == nil || !fits(w.Kind, to.Kind) {
+		b.t.inconsistent = true
+		return
+	}
+	if to.constant() || b.block.wide[low/2] == to && !b.dirty.has(low) && !b.dirty.has(low+1) {
+		return
+	}
+	b.do("store i64 %s, ptr %%w%d", b.scalar(w), low)
 }
 
 // fits reports whether a value can have the form of a kind.
@@ -123,11 +143,11 @@ func (b *Builder) callOut(in *Instruction, code Code, name string) {
 	b.block.next = append(b.block.next, k)
 	b.t.startAt(k)
 	if !b.emit {
-		b.t.flow(k, k.start.or(k.parked), func(i Slot) Kind {
+		b.t.flow(k, k.start.or(k.parked), func(i Slot) *Value {
 			if changed.has(i) {
-				return anyKind(slotWidth(i))
+				return unknown(i)
 			}
-			return b.slot(i).Kind
+			return b.slot(i)
 		})
 	}
 }

@@ -12,6 +12,9 @@ func (b *Builder) prologue() {
 			b.do("%%s%d = alloca i1\n%%v%d = alloca i32", i, i)
 		} else {
 			b.do("%%s%d = alloca i32\n%%v%d = alloca <32 x i32>", i, i)
+			if i%2 == 0 {
+				b.do("%%w%d = alloca i64", i)
+			}
 		}
 	}
 	for i := range MaxDepth {
@@ -51,6 +54,12 @@ func (b *Builder) restore(k *block, first string) {
 	live := k.start.or(k.parked)
 	for i := range Slot(Slots) {
 		kind := k.entry[i]
+		if i < Registers && k.wide[i/2].ok {
+			if i%2 == 0 && !k.wide[i/2].constant() {
+				b.restoreWide(i, k.wide[i/2].Kind, first)
+			}
+			continue
+		}
 		if !live.has(i) || kind.constant() {
 			continue
 		}
@@ -71,6 +80,18 @@ func (b *Builder) restore(k *block, first string) {
 		b.do("store i32 %s, ptr %%s%d", v, i)
 	}
 	b.do("br label %%%s", k.label())
+}
+
+func (b *Builder) restoreWide(i Slot, kind Kind, first string) {
+	var half [2]string
+	for n := range half {
+		row := b.line("getelementptr i8, ptr %%c, i64 %d", int(offsetOf("Regs"))+(int(i)+n)*Lanes*4)
+		v := b.line("load i32, ptr %s", b.line("getelementptr i32, ptr %s, i32 %s", row, first))
+		half[n] = b.line("zext i32 %s to i64", v)
+	}
+	v := b.line("or i64 %s, %s", half[0], b.line("shl i64 %s, 32", half[1]))
+	distance := b.line("mul i64 %s, %s", b.line("zext i32 %s to i64", first), literal(64, kind.Stride))
+	b.do("store i64 %s, ptr %%w%d", b.line("sub i64 %s, %s", v, distance), i)
 }
 
 func (b *Builder) restoreBoolean(i Slot, kind Kind, first string) {

@@ -8,6 +8,9 @@ func (b *Builder) slot(i Slot) *Value {
 	if x := b.slots[i]; x != nil {
 		return x
 	}
+	if i < Registers && b.block.wide[i/2].ok {
+		return b.wideSlot(i)
+	}
 	k := b.block.entry[i]
 	x := &Value{Kind: k, width: slotWidth(i)}
 	switch {
@@ -19,6 +22,23 @@ func (b *Builder) slot(i Slot) *Value {
 	default:
 		x.s = b.line("load %s, ptr %%s%d", ty(x.width), i)
 	}
+	if !b.side {
+		b.slots[i] = x
+	}
+	return x
+}
+
+// wideSlot is a half of two registers that are one number.
+func (b *Builder) wideSlot(i Slot) *Value {
+	n := i &^ 1
+	w := &Value{Kind: b.block.wide[i/2].Kind, width: 64}
+	if other := b.slots[i^1]; other != nil && !b.dirty.has(i^1) {
+		w = other.wide
+	} else if !w.constant() {
+		w.s = b.line("load i64, ptr %%w%d", n)
+	}
+	x := pick(i == n, b.Low, b.High)(w)
+	x.wide, x.high = w, i != n
 	if !b.side {
 		b.slots[i] = x
 	}

@@ -182,7 +182,6 @@ func (t *translator) decode(pc uint32) *Instruction {
 func (t *translator) analyse() error {
 	t.blocks, t.byKey, t.queue = nil, make(map[string]*block), nil
 	t.incomplete, t.visits, t.missing = false, 0, make(map[string]int)
-	unknown := func(i Slot) Kind { return anyKind(slotWidth(i)) }
 	for _, full := range []bool{true, false} {
 		k := t.block(t.options.Entry, nil, full)
 		k.starts = true
@@ -222,14 +221,14 @@ func (t *translator) block(pc uint32, stack []Entry, full bool) *block {
 	return k
 }
 
-// flow joins kinds to those at the start of a block.
-func (t *translator) flow(k *block, live slotSet, kind func(Slot) Kind) {
+// flow joins values to what is known at the start of a block.
+func (t *translator) flow(k *block, live slotSet, value func(Slot) *Value) {
 	changed := k.joins == 0
 	for i := range Slot(Slots) {
 		if !live.has(i) {
 			continue
 		}
-		old, now := k.entry[i], kind(i)
+		old, now := k.entry[i], value(i).Kind
 		if k.joins > 0 {
 			now = old.join(now)
 			if k.joins > 3 {
@@ -238,6 +237,26 @@ func (t *translator) flow(k *block, live slotSet, kind func(Slot) Kind) {
 		}
 		if now = now.normal(); now != old {
 			k.entry[i], changed = now, true
+		}
+	}
+	for p := range k.wide {
+		old := k.wide[p]
+		low := Slot(2 * p)
+		var now wideKind
+		if w := wideOf(value(low), value(low+1)); w != nil && live.has(low) && live.has(low+1) {
+			now = wideKind{w.Kind, true}
+		}
+		if k.joins > 0 {
+			now = old.join(now)
+			if k.joins > 3 {
+				now.Kind = now.widen(old.Kind, 64)
+			}
+		}
+		if !now.ok {
+			now = wideKind{}
+		}
+		if now != old {
+			k.wide[p], changed = now, true
 		}
 	}
 	k.joins++
@@ -254,9 +273,12 @@ func (t *translator) startAt(k *block) {
 	}
 	k.starts = true
 	if t.generic {
-		t.flow(k, allSlots, func(i Slot) Kind { return anyKind(slotWidth(i)) })
+		t.flow(k, allSlots, unknown)
 	}
 }
+
+// unknown is a slot of which nothing is known.
+func unknown(i Slot) *Value { return &Value{Kind: anyKind(slotWidth(i)), width: slotWidth(i)} }
 
 func (t *translator) starting() (out []*block) {
 	for _, k := range t.blocks {

@@ -10,6 +10,12 @@ func (b *Builder) walk(k *block) {
 	if !k.full {
 		b.active = b.line("load i32, ptr %%active")
 	}
+	for p := range k.wide { // here, so that both halves have the same number on all ways
+		if k.wide[p].ok {
+			b.slot(Slot(2 * p))
+			b.slot(Slot(2*p + 1))
+		}
+	}
 	for pc := k.pc; ; {
 		in := b.t.decode(pc)
 		if pc != k.pc && b.t.leaders[pc] {

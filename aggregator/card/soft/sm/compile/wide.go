@@ -92,7 +92,11 @@ func (b *Builder) whole(low, high *Value) *Value {
 func (b *Builder) AddCarry(x, y, carry *Value) (sum, out *Value) {
 	x, y = b.bits(x), b.bits(y)
 	if lo := carry.sum; lo[0] != nil {
-		if p, q := b.whole(lo[0], x), b.whole(lo[1], y); p != nil && q != nil {
+		p, q := b.whole(lo[0], x), b.whole(lo[1], y)
+		if p == nil || q == nil { // the operands of the halves may come in another order
+			p, q = b.whole(lo[0], y), b.whole(lo[1], x)
+		}
+		if p != nil && q != nil {
 			wide := b.Add(p, q)
 			sum = b.High(wide)
 			sum.wide, sum.high = wide, true
@@ -122,3 +126,23 @@ func (b *Builder) carryOf(x, y, carry *Value) *Value {
 
 // number is a boolean as 0 or 1.
 func (b *Builder) number(x *Value) *Value { return b.Select(x, b.Const(1), b.Const(0)) }
+
+// A wideKind is what is known of two registers as one number of 64 bits, if that is a base and a stride.
+type wideKind struct {
+	Kind
+	ok bool
+}
+
+func (k wideKind) join(o wideKind) wideKind {
+	out := wideKind{k.Kind.join(o.Kind), k.ok && o.ok}
+	out.ok = out.ok && out.Shape != Vector
+	return out
+}
+
+// wideOf returns the number that two registers are, nil if its lanes differ by more than a stride.
+func wideOf(low, high *Value) *Value {
+	if w := low.wide; w != nil && w == high.wide && !low.high && high.high && w.Shape != Vector {
+		return w
+	}
+	return nil
+}
