@@ -53,7 +53,7 @@ again:
 	add b32 $r4 $c (shl $r1 0x2) $r4
 	add b32 $r5 $r5 0x0 $c
 	mov b32 $r3 0x3e8
-	mov b32 $r0 $r1
+	cvt rn f32 $r0 u32 $r1
 again:
 	ld b32 $r8 ca g[$r4d]
 	fma rn f32 $r8 $r8 $r8 $r0

@@ -16,6 +16,8 @@ import (
 type Code struct {
 	Program *compile.Program
 	Size    int // bytes of machine code
+	// Compiled and Interpreted count the warp instructions that ran, by who executed them.
+	Compiled, Interpreted uint64
 
 	launch  *interp.Launch
 	pages   *Pages

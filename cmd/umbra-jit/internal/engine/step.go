@@ -14,6 +14,7 @@ func (x *Code) Run(b *interp.Block, n int, budget uint64) (spent uint64, last *c
 		if at := x.start(w); at >= 0 {
 			if site, did := x.enter(b, n, at, budget-spent); site != nil {
 				spent += did
+				x.Compiled += did
 				last = site
 				if site.Code == compile.Done || site.Code == compile.OutOfBudget {
 					if w.Done() {
@@ -25,6 +26,7 @@ func (x *Code) Run(b *interp.Block, n int, budget uint64) (spent uint64, last *c
 		}
 		b.Turn, b.Left = n, 1
 		spent++
+		x.Interpreted++
 		if f := b.StepWarp(n); f != nil {
 			return spent, last, f
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -15,6 +16,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/isa"
 	"github.com/umbra-gpu/umbra/cmd/umbra-jit/internal/jittest"
 	"github.com/umbra-gpu/umbra/cmd/umbra-jit/internal/llvm"
+	"github.com/umbra-gpu/umbra/tests/scale"
 	"github.com/umbra-gpu/umbra/tests/smtest"
 )
 
@@ -62,7 +64,7 @@ func newTwins(t testing.TB, c *llvm.Compiler, passes string, code []uint64, size
 	require.NoError(t, table.Map(smtest.Base, w.fastMem, compile.PageReadable|compile.PageWritable))
 	var err error
 	o := fermi.Options(w.fast.Launch)
-	o.MaxBlocks = 60 // a test's time; what is beyond goes on in interp
+	o.MaxBlocks, o.MaxText = 40, 4<<20 // a test's time; what is beyond goes on in interp
 	w.code, err = New(c, w.fast.Launch, table, o, passes)
 	require.NoError(t, err)
 	t.Cleanup(func() { w.code.Close() })
@@ -175,17 +177,64 @@ func TestStraight(t *testing.T) {
 	t.Log(w.code.Program.Missing, w.code.Size)
 }
 
-// Programs with divergence and loops stay the same, wherever they are stopped.
-func TestStructured(t *testing.T) {
+// pieces are lines that a program may have anywhere. They change $r0, or memory: each thread has its own
+// address of the data in $r60d, and of shared memory in $r59.
+var pieces = []string{
+	"ld b32 $r20 ca g[$r60d+0x10]\nadd b32 $r0 $r0 $r20",
+	"st b32 wb g[$r60d+0x20] $r0",
+	"ld u8 $r20 ca g[$r60d+0x21]\nxor b32 $r0 $r0 $r20",
+	"mov b32 $r20 $r0\nshr u32 $r21 $r0 clamp 0x3\nst b64 wb l[0x8] $r20d\nld b32 $r20 ca l[0xc]\nadd b32 $r0 $r0 $r20",
+	"st b32 s[$r59] $r0",
+	"ld b32 $r20 s[$r59+0x4]\nadd b32 $r0 $r0 $r20",
+	"and b32 $r22 $r0 0x3fc\nld b32 $r20 s[$r22]\nxor b32 $r0 $r0 $r20",
+	"and b32 $r22 $r0 0x3fc\nadd b32 $r22 $c $r22 $r58\nadd b32 $r23 0x0 $r57 $c\nld b32 $r20 ca g[$r22d]\nadd b32 $r0 $r0 $r20",
+	"red add u32 g[$r60d+0x8] $r0",
+	"cvt rn f32 $r20 u32 $r0\nfma rn f32 $r20 $r20 $r20 $r20\nxor b32 $r0 $r0 $r20",
+	"mul rn f32 $r20 $r0 $r0\nrcp f32 $r21 $r20\nmin f32 $r20 $r20 $r21\nadd b32 $r0 $r0 $r20",
+	"add rn f32 $r20 $r0 neg $r0\nset $p1 0x1 gt f32 $r20 $r0\nselp b32 $r20 $r20 $r0 $p1\nxor b32 $r0 $r0 $r20",
+	"add rn f32 $r20 $r0 $r0\nset $p1 0x1 lt u32 $r0 0x40\nselp b32 $r0 $r20 $r0 $p1",
+	"vote any $r20 $p1 $p0\nadd b32 $r0 $r0 $r20",
+}
+
+// random makes the text of a program.
+func random(r *rand.Rand) string {
+	lines := strings.Split(smtest.Structured(r), "\n")
+	text := `
+	mov b32 $r2 $tidx
+	mov b32 $r0 $r2
+	ld b64 $r60d c0[0x0]
+	mov b32 $r58 $r60
+	mov b32 $r57 $r61
+	add b32 $r60 $c (shl $r2 0x2) $r60
+	add b32 $r61 $r61 0x0 $c
+	shl b32 $r59 $r2 clamp 0x2
+`
+	for _, line := range lines {
+		text += line + "\n"
+		if strings.HasPrefix(line, "add b32 $r0 $r0") && r.IntN(2) == 0 {
+			text += pieces[r.IntN(len(pieces))] + "\n"
+		}
+	}
+	return text + "bar popc 0x1 $r1 0x0 0x0 $p0\nadd b32 $r0 $r0 $r1" + smtest.Store
+}
+
+// Programs with divergence, loops, memory and barriers stay the same, wherever they are stopped: a third of
+// them at every back edge.
+func TestRandomPrograms(t *testing.T) {
 	c := jittest.Compiler(t)
 	r := rand.New(rand.NewPCG(5, 6))
-	for i := range 30 {
-		text := "mov b32 $r2 $tidx\nmov b32 $r0 $r2\n" + smtest.Structured(r) + smtest.Store
-		w := newTwins(t, c, llvm.Quick, assemble(t, text), [3]uint32{96 - uint32(r.IntN(2))*16, 1, 1}, nil)
+	var compiled, interpreted uint64
+	for i := range scale.Of(40, 2000) {
+		text := random(r)
+		size := [...][3]uint32{{96, 1, 1}, {80, 1, 1}, {16, 5, 1}, {32, 3, 1}}[r.IntN(4)]
+		code := assemble(t, text)
+		w := newTwins(t, c, llvm.Quick, code, size, nil)
 		budget := func() uint64 { return 1 + r.Uint64N(2000) }
 		if i%3 == 0 {
 			budget = func() uint64 { return 1 }
 		}
 		require.Nil(t, w.run(t, text, budget), text)
+		compiled, interpreted = compiled+w.code.Compiled, interpreted+w.code.Interpreted
 	}
+	require.Greater(t, compiled, interpreted, "instructions that were compiled, and that were not")
 }
