@@ -71,47 +71,53 @@ func newTwins(t testing.TB, c *llvm.Compiler, passes string, code []uint64, size
 	return w
 }
 
-// run executes both, a turn of a warp at a time, until they end or something differs.
-func (w *twins) run(t testing.TB, text string, budget func() uint64) (fault *interp.Fault) {
+// run executes both, a turn of each warp at a time, until they end or something differs.
+func (w *twins) run(t testing.TB, text string, budget func() uint64) *interp.Fault {
 	for turn := 0; !w.fast.Done(); turn++ {
 		require.Less(t, turn, 200_000, text)
-		ran := false
-		for n := range w.fast.Warps {
-			if !w.fast.Warps[n].Runs() {
-				continue
-			}
-			ran = true
-			spent, last, fault := w.code.Run(w.fast, n, budget())
-			var slow *interp.Fault
-			for range spent {
-				w.slow.Turn, w.slow.Left = n, 1
-				if slow = w.slow.StepWarp(n); slow != nil {
-					break
-				}
-			}
-			if fault != nil || slow != nil {
-				require.NotNil(t, fault, "only interp: %v\n%s", slow, text)
-				require.EqualError(t, slow, fault.Error(), text)
-				return fault
-			}
-			if d := difference(&w.slow.Warps[n], &w.fast.Warps[n], last); d != "" {
-				require.Fail(t, "interp and the compiled code differ", "warp %d after %d instructions: %s\n%s", n, spent, d, text)
-			}
-			if !bytes.Equal(w.memory, w.fastMem) {
-				for i := range w.memory {
-					if w.memory[i] != w.fastMem[i] {
-						require.Fail(t, "memory differs", "at %#x, warp %d: %#x, not %#x\n%s", i, n, w.fastMem[i&^3:i&^3+4], w.memory[i&^3:i&^3+4], text)
-					}
-				}
-			}
+		if fault := w.turn(t, text, budget); fault != nil {
+			return fault
 		}
-		if !ran {
-			return w.fast.Stuck()
-		}
-		require.Equal(t, w.slow.Clock, w.fast.Clock, text)
 	}
 	require.True(t, w.slow.Done(), text)
 	require.True(t, bytes.Equal(w.slow.Shared, w.fast.Shared), "shared memory\n%s", text)
+	return nil
+}
+
+// turn executes each warp that can run once, and as many instructions of it in interp. It returns the fault
+// that both have.
+func (w *twins) turn(t testing.TB, text string, budget func() uint64) *interp.Fault {
+	ran := false
+	for n := range w.fast.Warps {
+		if !w.fast.Warps[n].Runs() {
+			continue
+		}
+		ran = true
+		spent, last, fault := w.code.Run(w.fast, n, budget())
+		var slow *interp.Fault
+		for i := uint64(0); i < spent && slow == nil; i++ {
+			w.slow.Turn, w.slow.Left = n, 1
+			slow = w.slow.StepWarp(n)
+		}
+		if fault != nil || slow != nil {
+			require.NotNil(t, fault, "only interp: %v\n%s", slow, text)
+			require.NotNil(t, slow, "only the compiled code: %v\n%s", fault, text)
+			require.EqualError(t, slow, fault.Error(), text)
+			return fault
+		}
+		if d := difference(&w.slow.Warps[n], &w.fast.Warps[n], last); d != "" {
+			require.Fail(t, "interp and the compiled code differ", "warp %d after %d instructions: %s\n%s", n, spent, d, text)
+		}
+		for i := 0; !bytes.Equal(w.memory, w.fastMem) && i < len(w.memory); i++ {
+			if w.memory[i] != w.fastMem[i] {
+				require.Fail(t, "memory differs", "at %#x, warp %d: %#x, not %#x\n%s", i, n, w.fastMem[i], w.memory[i], text)
+			}
+		}
+	}
+	require.Equal(t, w.slow.Clock, w.fast.Clock, text)
+	if !ran {
+		return w.fast.Stuck()
+	}
 	return nil
 }
 

@@ -5,18 +5,14 @@ import (
 	"strings"
 )
 
-// accessSizes are the bytes that an access of a lane can have.
-var accessSizes = [...]int{1, 2, 4, 8, 16}
-
-// helpers are functions of IR for accesses whose lanes are not side by side in one page. They read the
+// Helpers are functions of IR for accesses whose lanes are not side by side in one page. They read the
 // addresses from the context. They check all lanes before they touch memory, so that an access can be
-// repeated from its start, and return whether it was allowed.
-var helpers = makeHelpers()
+// repeated from its start, and return whether it was allowed. A module has those that it calls.
 
-func makeHelpers() string {
+// common is what each module has: the look-up of a page.
+func common() string {
 	var s strings.Builder
 	fmt.Fprintf(&s, `
-declare void @llvm.assume(i1)
 define internal i64 @page(ptr %%c, i64 %%addr, i64 %%align, i64 %%right) alwaysinline {
   %%high = lshr i64 %%addr, %d
   %%odd = and i64 %%addr, %%align
@@ -42,15 +38,21 @@ no:
 attributes #0 = { nounwind "no-builtins" }
 attributes #1 = { nounwind noinline "no-builtins" }
 `, AddressBits, offsetOf("Pages"), PageBits)
-	for _, size := range accessSizes {
-		s.WriteString(helper("load", size, PageReadable))
-		s.WriteString(helper("store", size, PageWritable))
-	}
 	return s.String()
 }
 
-// helper is the function for one size.
-func helper(name string, size, right int) string {
+// helper emits the call of a helper, which the module then has. It stops the code if the access is not
+// allowed.
+func (b *Builder) helper(name string, size, right int, move string) {
+	name = fmt.Sprintf("%s%d", name, size)
+	if b.t.helpers[name] == "" {
+		b.t.helpers[name] = helperText(name, size, right, move)
+	}
+	b.require(b.line("call i1 @%s(ptr %%c, i32 %s)", name, b.lanes.mask))
+}
+
+// moved is what a load or store does in a lane.
+func moved(name string, size int) string {
 	unit, words := min(size, 4), max(1, size/4)
 	var move strings.Builder
 	for w := range words {
@@ -69,10 +71,15 @@ func helper(name string, size, right int) string {
 			fmt.Fprintf(&move, "  %%x%[1]d = load i32, ptr %%d%[1]d\n  %%y%[1]d = trunc i32 %%x%[1]d to %[2]s\n  store %[2]s %%y%[1]d, ptr %%p%[1]d\n", w, typ)
 		}
 	}
+	return move.String()
+}
+
+// helperText is a function that checks the lanes, and then does something in each.
+func helperText(name string, size, right int, move string) string {
 	return fmt.Sprintf(`
-define internal i1 @%[1]s%[2]d(ptr %%c, i32 %%mask) #1 {
-  %%addrs = getelementptr i8, ptr %%c, i64 %[3]d
-  %%data = getelementptr i8, ptr %%c, i64 %[4]d
+define internal i1 @%[1]s(ptr %%c, i32 %%mask) #1 {
+  %%addrs = getelementptr i8, ptr %%c, i64 %[2]d
+  %%data = getelementptr i8, ptr %%c, i64 %[3]d
   br label %%check
 check:
   %%m = phi i32 [ %%mask, %%0 ], [ %%rest, %%found ]
@@ -82,7 +89,7 @@ look:
   %%lane = call i32 @llvm.cttz.i32(i32 %%m, i1 true)
   %%at = getelementptr i64, ptr %%addrs, i32 %%lane
   %%addr = load i64, ptr %%at
-  %%h = call i64 @page(ptr %%c, i64 %%addr, i64 %[5]d, i64 %[6]d)
+  %%h = call i64 @page(ptr %%c, i64 %%addr, i64 %[4]d, i64 %[5]d)
   %%bad = icmp eq i64 %%h, 0
   br i1 %%bad, label %%no, label %%found
 found:
@@ -101,11 +108,11 @@ move:
   %%at2 = getelementptr i64, ptr %%addrs, i32 %%lane2
   %%h2 = load i64, ptr %%at2
   %%host = inttoptr i64 %%h2 to ptr
-%[7]s  %%less2 = add i32 %%m2, -1
+%[6]s  %%less2 = add i32 %%m2, -1
   %%rest2 = and i32 %%m2, %%less2
   br label %%go
 done:
   ret i1 true
 }
-`, name, size, offsetOf("Addr"), offsetOf("Data"), size-1, right, move.String())
+`, name, offsetOf("Addr"), offsetOf("Data"), size-1, right, move)
 }

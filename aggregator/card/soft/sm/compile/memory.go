@@ -186,8 +186,7 @@ func (b *Builder) storeRow(host string, size int, values []string) {
 // scattered emits the call of the slow way.
 func (b *Builder) scattered(name string, addr *Value, size int) {
 	b.toContext("<32 x i64>", b.vector(addr), "Addr", 0)
-	ok := b.line("call i1 @%s%d(ptr %%c, i32 %s)", name, size, b.lanes.mask)
-	b.require(ok)
+	b.helper(name, size, pick(name == "load", PageReadable, PageWritable), moved(name, size))
 }
 
 // require stops the code before the instruction unless a condition holds.

@@ -7,6 +7,30 @@ import (
 func init() {
 	meanings[isa.Load] = (*inst).load
 	meanings[isa.Store] = (*inst).store
+	for _, op := range []isa.Op{isa.Red, isa.Atom} {
+		meanings[op] = func(x *inst) { x.atomic(unsigned[:]) }
+	}
+	for _, op := range []isa.Op{isa.RedS, isa.AtomS} {
+		meanings[op] = func(x *inst) { x.atomic(signed[:]) }
+	}
+	meanings[isa.Exch] = func(x *inst) { x.old(x.b.Atomic("xchg", x.address(), x.u32(1))) }
+	meanings[isa.Cas] = func(x *inst) { x.old(x.b.AtomicSwap(x.address(), x.u32(1), x.u32(2))) }
+}
+
+// Operations of IR, by isa.RedOp.
+var (
+	unsigned = [...]string{"add", "umin", "umax", "uinc_wrap", "udec_wrap", "and", "or", "xor"}
+	signed   = [...]string{"add", "min", "max"}
+)
+
+// atomic stops at a window of shared or local memory as an access does: it is wrong there.
+func (x *inst) atomic(ops []string) { x.old(x.b.Atomic(ops[x.Mod[isa.RedOp]], x.address(), x.u32(1))) }
+
+// old writes what memory was, if the form has a result.
+func (x *inst) old(v value) {
+	if x.Dst.Kind == isa.Reg {
+		x.set(v)
+	}
 }
 
 // address adds a memory operand's base and offset.
