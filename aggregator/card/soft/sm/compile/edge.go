@@ -79,7 +79,7 @@ func (b *Builder) passWide(low Slot, to wideKind) {
 	if to.constant() || b.block.wide[low/2] == to && !b.dirty.has(low) && !b.dirty.has(low+1) {
 		return
 	}
-	b.do("store i64 %s, ptr %%w%d", b.scalar(w), low)
+	b.do("store i64 %s, ptr %s", b.scalar(w), b.at('w', int(low)))
 }
 
 // fits reports whether a value can have the form of a kind.
@@ -171,7 +171,7 @@ func (b *Builder) leaveAt(code Code, pc uint32, stack []Entry, to running, live 
 	b.toContext("i32", b.line("load i32, ptr %%exited"), "Exited", 0)
 	b.toContext("i64", b.line("load i64, ptr %%spent"), "Spent", 0)
 	for i := range stack {
-		b.toContext("i32", b.line("load i32, ptr %%k%d", i), "Stack", 4*i)
+		b.toContext("i32", b.line("load i32, ptr %s", b.at('k', int(i))), "Stack", 4*i)
 	}
 	site := Site{Code: code, PC: pc, Stack: stack}
 	for i := range Slot(Slots) {

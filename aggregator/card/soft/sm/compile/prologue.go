@@ -1,5 +1,7 @@
 package compile
 
+import "fmt"
+
 // Function is the name of the compiled function: void (Context *).
 const Function = "warp"
 
@@ -7,19 +9,7 @@ const Function = "warp"
 // for.
 func (b *Builder) prologue() {
 	b.do("define void @%s(ptr noalias %%c) #0 {", Function)
-	for i := range Slots {
-		if Slot(i).boolean() {
-			b.do("%%s%d = alloca i1\n%%v%d = alloca i32", i, i)
-		} else {
-			b.do("%%s%d = alloca i32\n%%v%d = alloca <32 x i32>", i, i)
-			if i%2 == 0 {
-				b.do("%%w%d = alloca i64", i)
-			}
-		}
-	}
-	for i := range MaxDepth {
-		b.do("%%k%d = alloca i32", i)
-	}
+	b.do("%s", places)
 	b.do("%%active = alloca i32\n%%exited = alloca i32\n%%spent = alloca i64\n%%budget = alloca i64")
 	active := b.fromContext("i32", "Active", 0)
 	b.do("store i32 %s, ptr %%active", active)
@@ -46,10 +36,27 @@ func (b *Builder) prologue() {
 	}
 }
 
+// places stands for the declarations of what the state is kept in, which are known last.
+const places = ";places"
+
+// at names memory of the function: of a slot as a scalar (s) or vector (v), of two registers (w), or of the
+// lanes of an entry of the stack (k).
+func (b *Builder) at(kind byte, i int) string {
+	name := fmt.Sprintf("%%%c%d", kind, i)
+	if b.emit {
+		typ := map[byte]string{'s': "i32", 'v': "<32 x i32>", 'w': "i64", 'k': "i32"}[kind]
+		if kind != 'k' && Slot(i).boolean() {
+			typ = map[byte]string{'s': "i1", 'v': "i32"}[kind]
+		}
+		b.t.places[name+" = alloca "+typ] = true
+	}
+	return name
+}
+
 // restore reads the state at the start of a block. What is uniform there is so in the active lanes.
 func (b *Builder) restore(k *block, first string) {
 	for i := range k.stack {
-		b.do("store i32 %s, ptr %%k%d", b.fromContext("i32", "Stack", 4*i), i)
+		b.do("store i32 %s, ptr %s", b.fromContext("i32", "Stack", 4*i), b.at('k', int(i)))
 	}
 	live := k.start.or(k.parked)
 	for i := range Slot(Slots) {
@@ -69,7 +76,7 @@ func (b *Builder) restore(k *block, first string) {
 		}
 		at := int(i) * Lanes * 4
 		if kind.Shape == Vector {
-			b.do("store <32 x i32> %s, ptr %%v%d", b.fromContext("<32 x i32>", "Regs", at), i)
+			b.do("store <32 x i32> %s, ptr %s", b.fromContext("<32 x i32>", "Regs", at), b.at('v', int(i)))
 			continue
 		}
 		row := b.line("getelementptr i8, ptr %%c, i64 %d", int(offsetOf("Regs"))+at)
@@ -77,7 +84,7 @@ func (b *Builder) restore(k *block, first string) {
 		if kind.Shape == Affine {
 			v = b.line("sub i32 %s, %s", v, b.line("mul i32 %s, %s", first, literal(32, kind.Stride)))
 		}
-		b.do("store i32 %s, ptr %%s%d", v, i)
+		b.do("store i32 %s, ptr %s", v, b.at('s', int(i)))
 	}
 	b.do("br label %%%s", k.label())
 }
@@ -91,7 +98,7 @@ func (b *Builder) restoreWide(i Slot, kind Kind, first string) {
 	}
 	v := b.line("or i64 %s, %s", half[0], b.line("shl i64 %s, 32", half[1]))
 	distance := b.line("mul i64 %s, %s", b.line("zext i32 %s to i64", first), literal(64, kind.Stride))
-	b.do("store i64 %s, ptr %%w%d", b.line("sub i64 %s, %s", v, distance), i)
+	b.do("store i64 %s, ptr %s", b.line("sub i64 %s, %s", v, distance), b.at('w', int(i)))
 }
 
 func (b *Builder) restoreBoolean(i Slot, kind Kind, first string) {
@@ -101,9 +108,9 @@ func (b *Builder) restoreBoolean(i Slot, kind Kind, first string) {
 	}
 	mask := b.fromContext("i32", field, 4*n)
 	if kind.Shape == Vector {
-		b.do("store i32 %s, ptr %%v%d", mask, i)
+		b.do("store i32 %s, ptr %s", mask, b.at('v', int(i)))
 		return
 	}
 	bit := b.line("trunc i32 %s to i1", b.line("lshr i32 %s, %s", mask, first))
-	b.do("store i1 %s, ptr %%s%d", bit, i)
+	b.do("store i1 %s, ptr %s", bit, b.at('s', int(i)))
 }

@@ -16,11 +16,11 @@ func (b *Builder) slot(i Slot) *Value {
 	switch {
 	case k.constant():
 	case k.Shape == Vector && i.boolean():
-		x.mask = b.line("load i32, ptr %%v%d", i)
+		x.mask = b.line("load i32, ptr %s", b.at('v', int(i)))
 	case k.Shape == Vector:
-		x.v = b.line("load <32 x i32>, ptr %%v%d", i)
+		x.v = b.line("load <32 x i32>, ptr %s", b.at('v', int(i)))
 	default:
-		x.s = b.line("load %s, ptr %%s%d", ty(x.width), i)
+		x.s = b.line("load %s, ptr %s", ty(x.width), b.at('s', int(i)))
 	}
 	if !b.side {
 		b.slots[i] = x
@@ -35,7 +35,7 @@ func (b *Builder) wideSlot(i Slot) *Value {
 	if other := b.slots[i^1]; other != nil && !b.dirty.has(i^1) {
 		w = other.wide
 	} else if !w.constant() {
-		w.s = b.line("load i64, ptr %%w%d", n)
+		w.s = b.line("load i64, ptr %s", b.at('w', int(n)))
 	}
 	x := pick(i == n, b.Low, b.High)(w)
 	x.wide, x.high = w, i != n
@@ -60,11 +60,11 @@ func (b *Builder) write(i Slot, x *Value, k Kind) {
 	switch {
 	case k.constant():
 	case k.Shape == Vector && i.boolean():
-		b.do("store i32 %s, ptr %%v%d", b.maskOf(x), i)
+		b.do("store i32 %s, ptr %s", b.maskOf(x), b.at('v', int(i)))
 	case k.Shape == Vector:
-		b.do("store <32 x i32> %s, ptr %%v%d", b.vector(x), i)
+		b.do("store <32 x i32> %s, ptr %s", b.vector(x), b.at('v', int(i)))
 	default:
-		b.do("store %s %s, ptr %%s%d", ty(x.width), b.scalar(x), i)
+		b.do("store %s %s, ptr %s", ty(x.width), b.scalar(x), b.at('s', int(i)))
 	}
 }
 

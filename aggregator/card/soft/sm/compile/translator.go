@@ -64,6 +64,7 @@ type translator struct {
 	missing      map[string]int
 	declared     map[string]bool
 	helpers      map[string]string
+	places       map[string]bool // memory of the function, as declarations
 	constants    map[constant]int
 	read         slotSet // by any instruction of the program
 }
@@ -140,14 +141,19 @@ func (k *block) label() string { return fmt.Sprintf("b%d", k.number) }
 // module makes the text.
 func (t *translator) module() string {
 	b := &Builder{t: t, emit: true}
-	t.missing = make(map[string]int)
+	t.missing, t.places = make(map[string]int), make(map[string]bool)
 	b.prologue()
 	for _, k := range t.blocks {
 		b.walk(k)
 	}
 	b.do("}")
 	var s strings.Builder
-	s.WriteString(b.out.String())
+	before, after, _ := strings.Cut(b.out.String(), places)
+	s.WriteString(before)
+	for _, p := range slices.Sorted(maps.Keys(t.places)) {
+		s.WriteString(p + "\n")
+	}
+	s.WriteString(after)
 	for _, d := range slices.Sorted(maps.Keys(t.declared)) { // the same program has the same text
 		s.WriteString(d + "\n")
 	}

@@ -84,7 +84,7 @@ func (b *Builder) instruction(in *Instruction) bool {
 	case in.Flow == Push:
 		at := len(b.stack)
 		b.stack = append(b.stack[:at:at], Entry{in.Kind, in.Target, b.block.full})
-		b.do("store i32 %s, ptr %%k%d", b.activeMask(), at)
+		b.do("store i32 %s, ptr %s", b.activeMask(), b.at('k', int(at)))
 	case in.Flow == Leave:
 		b.leave(in)
 		return true
@@ -197,7 +197,7 @@ func (b *Builder) branch(in *Instruction) {
 			b.t.count("deep control stack")
 			b.leaves(in)
 		default:
-			b.do("store i32 %s, ptr %%k%d", rest, at)
+			b.do("store i32 %s, ptr %s", rest, b.at('k', int(at)))
 			b.jump(in.Target, append(stack[:at:at], Entry{Diverge, in.Next, false}), some(b.lanes.mask))
 		}
 	})
@@ -224,9 +224,9 @@ func (b *Builder) forget(stack []Entry, from int) []Entry {
 	out := append([]Entry(nil), stack...)
 	for i := from; i < len(out); i++ {
 		out[i].Full = false
-		old := b.line("load i32, ptr %%k%d", i)
+		old := b.line("load i32, ptr %s", b.at('k', int(i)))
 		not := b.line("xor i32 %s, -1", b.lanes.mask)
-		b.do("store i32 %s, ptr %%k%d", b.line("and i32 %s, %s", old, not), i)
+		b.do("store i32 %s, ptr %s", b.line("and i32 %s, %s", old, not), b.at('k', int(i)))
 	}
 	return out
 }
@@ -254,7 +254,7 @@ func (b *Builder) resume(in *Instruction, stack []Entry) {
 		b.jump(top.Target, below, running{full: true})
 		return
 	}
-	mask := b.line("load i32, ptr %%k%d", n-1)
+	mask := b.line("load i32, ptr %s", b.at('k', int(n-1)))
 	b.choose(b.line("icmp eq i32 %s, 0", mask), func() { b.resume(in, below) }, func() {
 		b.choose(b.line("icmp eq i32 %s, -1", mask), func() { b.jump(top.Target, below, running{full: true}) }, func() { b.jump(top.Target, below, some(mask)) })
 	})
