@@ -72,6 +72,11 @@ func (w *twins) disturb(r *rand.Rand) {
 		v := &w.slow.Warps[i]
 		for reg, kind := range kinds {
 			v.Regs[reg] = row(r, kind, reg)
+			if kind > 1 && r.IntN(3) == 0 { // operands that are equal in some lanes
+				for lane, from := 0, r.IntN(reg+1); lane < interp.Lanes; lane += 1 + r.IntN(2) {
+					v.Regs[reg][lane] = v.Regs[from][lane]
+				}
+			}
 		}
 		for p := range isa.True {
 			v.Preds[p] = r.Uint32()
@@ -180,6 +185,11 @@ func TestForms(t *testing.T) {
 		}
 		for range times {
 			code := wordsOf(r, front.Launch, f, n)
+			for i := range code { // flags are of more interest than chance would have it
+				if flagged := code[i] | 1<<48; f.Op == isa.IAdd && f.Value&7 == 3 && interp.NewCode(flagged, 0).Good(l) {
+					code[i] = flagged
+				}
+			}
 			w := newTwins(t, c, llvm.Quick, observed(t, slices.Clone(code)), [3]uint32{32, 2, 1}, func(m smtest.Memory) {
 				for i := range 0x1000 / 4 {
 					v := value(r)
