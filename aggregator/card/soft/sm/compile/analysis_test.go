@@ -157,3 +157,15 @@ func TestKindJoin(t *testing.T) {
 		require.Equal(t, c.want, c.b.join(c.a).normal())
 	}
 }
+
+// A base and a stride of 32 bits are those of 64 only if no lane wraps.
+func TestOnlySteadyValuesStayAffineWhenExtended(t *testing.T) {
+	b := &Builder{}
+	for _, c := range []struct {
+		limit uint64
+		want  Shape
+	}{{1 << 20, Affine}, {1<<32 - 125, Affine}, {1<<32 - 124, Vector}, {1<<32 - 1, Vector}} {
+		x := &Value{Kind: Kind{Shape: Affine, Stride: 4, Max: c.limit, NaN: Bits}, width: 32}
+		require.Equal(t, c.want, b.Extend(x, false).Shape, "%#x", c.limit)
+	}
+}
