@@ -25,7 +25,6 @@ type Code struct {
 	run     uintptr
 	starts  map[uint32][]int // entrances by program counter
 	context compile.Context
-	warp    int // whose state is in the context
 }
 
 // New compiles the program of a launch, whose memory the pages show.

@@ -97,8 +97,6 @@ func setOf(slots []Slot) (s slotSet) {
 }
 
 func (s *slotSet) add(i Slot)           { s[i/64] |= 1 << (i % 64) }
-func (s *slotSet) remove(i Slot)        { s[i/64] &^= 1 << (i % 64) }
 func (s slotSet) has(i Slot) bool       { return s[i/64]>>(i%64)&1 != 0 }
 func (s slotSet) or(o slotSet) slotSet  { return slotSet{s[0] | o[0], s[1] | o[1]} }
 func (s slotSet) not(o slotSet) slotSet { return slotSet{s[0] &^ o[0], s[1] &^ o[1]} }
-func (s slotSet) and(o slotSet) slotSet { return slotSet{s[0] & o[0], s[1] & o[1]} }

@@ -72,7 +72,7 @@ func (b *Builder) write(i Slot, x *Value, k Kind) {
 // if somebody reads that.
 func (b *Builder) put(i Slot, x *Value) {
 	b.block.writes(b.index, i, b.lanes.guarded)
-	parked := b.block.full == false && b.block.parked.has(i)
+	parked := !b.block.full && b.block.parked.has(i)
 	if !b.block.liveAfter(b.index).has(i) && !parked {
 		return
 	}
