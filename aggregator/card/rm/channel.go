@@ -126,14 +126,12 @@ func (ch *channel) settle() (work, deferred bool) {
 	ch.enabling = turn && may
 	ch.mu.Unlock()
 	if reslice {
-		ch.call("set the time slice", s.worker.SetSlice(ch.id, slice))
+		ch.carriedOut("set the time slice", s.worker.SetSlice(ch.id, slice))
 	}
-	if turn {
-		ch.call("enable or disable", s.worker.Enable(ch.id, may))
-	}
+	turned := turn && ch.carriedOut("enable or disable", s.worker.Enable(ch.id, may))
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
-	if ch.slice = slice; turn && !ch.failed {
+	if ch.slice = slice; turned && !ch.failed {
 		ch.setOn(may)
 	}
 	if ch.enabling = false; ch.may() != may { // it changed during the calls
@@ -143,16 +141,20 @@ func (ch *channel) settle() (work, deferred bool) {
 	return ch.busy() && !ch.failed && !ch.gone, ch.deferred
 }
 
-// call notes the error of a call about the channel. The driver may have stopped it already, of which the event comes
-// some 100 ms later.
-func (ch *channel) call(what string, err error) {
-	if err == nil {
-		return
+// carriedOut reports whether the driver did what it was asked of the channel. It may refuse, as of a channel that it has stopped, of
+// which the event comes some 100 ms later. Of one that was unbound meanwhile it knows nothing.
+func (ch *channel) carriedOut(what string, err error) bool {
+	ch.mu.Lock()
+	gone := ch.gone
+	ch.mu.Unlock()
+	if err == nil || gone {
+		return err == nil
 	}
 	ch.share.gpu.cfg.Log("guest %d, channel %d: %s: %v", ch.share.cfg.Number, ch.id, what, err)
 	if !refusal(err) {
 		ch.share.fail(err)
 	}
+	return false
 }
 
 // setOn notes whether the driver lets the channel run. mu is held.

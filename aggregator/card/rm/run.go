@@ -77,10 +77,7 @@ func (s *share) watch() {
 		if ch == nil || ch.share != s {
 			continue
 		}
-		if err := s.worker.Reset(ch.id); err != nil && !refusal(err) {
-			s.fail(err)
-			return
-		}
+		ch.carriedOut("reset", s.worker.Reset(ch.id))
 		ch.fail(card.Fault{Kind: card.ProgramError, Engine: ch.engine, Text: "did not end, and kept others from the engine"})
 	}
 }
