@@ -9,12 +9,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/umbra-gpu/umbra/tests/scale"
 	"github.com/umbra-gpu/umbra/tests/testserver"
 )
 
 // TestLabRun: one command compiles a program, boots a guest on a GPU of its own, runs the program there, prints what it said and what
 // the server saw, and ends with its status.
 func TestLabRun(t *testing.T) {
+	scale.ReleaseOnly(t)
 	dir := t.TempDir()
 	umbra, err := testserver.BuildUmbra(t.Context(), dir)
 	require.NoError(t, err)
