@@ -3,7 +3,6 @@ package rm
 import (
 	"errors"
 	"fmt"
-	"os"
 	"runtime/debug"
 
 	"golang.org/x/sys/unix"
@@ -73,49 +72,59 @@ func (r relocator) Relocate(m card.Relocation) (done uint64, err error) {
 // movePage moves a page that channels reach or not. It adds the object of its old place to old.
 func (s *share) movePage(addr uint64, m card.Relocation, done uint64, reached bool, old map[uint32]bool) error {
 	v := &s.vram
-	was, away := v.moved[addr]
+	moved, away := v.moved[addr]
 	if addr >= v.size || !away && addr < v.high && reached {
 		return fmt.Errorf("move VRAM %#x: a page of the card's memory has one place while channels reach it", addr)
 	}
 	v.touch(addr, page) // whoever maps the window writes there
-	to := place{file: m.To, off: m.Off + done}
+	was, to := moved, place{m.To, m.Off + done, noObject}
+	if !away {
+		was = v.own(addr)
+	}
+	if m.To == nil {
+		to = v.own(addr)
+	}
 	if !m.NoCopy { // whoever reads meanwhile finds the bytes where they were, or where they are
 		var bytes [page]byte
 		if !s.each(addr, page, func(mem []byte) bool { copy(bytes[:], mem); return true }) || !s.put(addr, to, &bytes) {
 			return fmt.Errorf("move VRAM %#x: the memory cannot be reached", addr)
 		}
 	}
-	if err := s.setPlace(addr, to.file, to.off); err != nil {
+	if err := s.setPlace(addr, to); err != nil {
 		return err
+	}
+	if away && moved.object != noObject {
+		old[moved.object] = true
+	}
+	delete(v.moved, addr)
+	if m.To != nil {
+		v.moved[addr] = to
 	}
 	if !m.NoCopy && !s.put(addr, was, new([page]byte)) {
 		return fmt.Errorf("move VRAM %#x: its old place cannot be cleared", addr)
 	}
-	if away && was.object != noObject {
-		old[was.object] = true
-	}
-	delete(v.moved, addr)
-	if m.To != nil {
-		v.moved[addr] = place{m.To, m.Off + done, noObject}
-	}
 	return nil
 }
 
-// put writes to a place of a page; that without a file is its own.
+// own is the place that a page has at first: without a file it is in the card's memory.
+func (v *vram) own(addr uint64) place {
+	if addr < v.high {
+		return place{object: noObject}
+	}
+	return place{v.host, addr - v.high, noObject}
+}
+
+// put writes to a place of a page.
 func (s *share) put(addr uint64, to place, p *[page]byte) (ok bool) {
-	v := &s.vram
-	if to.file == nil && addr < v.high {
+	if to.file == nil {
 		defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 		defer func() {
 			if card.MemoryFault(recover()) {
 				ok = false
 			}
 		}()
-		copy(v.inCard[addr:], p[:])
+		copy(s.vram.inCard[addr:], p[:])
 		return true
-	}
-	if to.file == nil {
-		to.file, to.off = v.host, addr-v.high
 	}
 	_, err := unix.Pwrite(int(to.file.Fd()), p[:], int64(to.off))
 	return err == nil
@@ -139,18 +148,15 @@ func (s *share) reached(from, n uint64) []bool {
 	return out
 }
 
-// setPlace has accesses of the server find a page in a file; nil is its own place.
-func (s *share) setPlace(addr uint64, to *os.File, off uint64) error {
+// setPlace has accesses of the server find a page in a place.
+func (s *share) setPlace(addr uint64, to place) error {
 	v := &s.vram
-	if addr >= v.high {
-		if to == nil {
-			to, off = v.host, addr-v.high
-		}
-		err := remap(v.inHost[addr-v.high:][:page:page], to, off)
-		v.moves.Add(1)
-		return err
+	if addr < v.high {
+		return v.setAway(addr, to.file, to.off)
 	}
-	return v.setAway(addr, to, off)
+	err := remap(v.inHost[addr-v.high:][:page:page], to.file, to.off)
+	v.moves.Add(1)
+	return err
 }
 
 // registered returns the object of a page that has another place. share.changing is held.
