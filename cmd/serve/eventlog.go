@@ -21,17 +21,25 @@ func logEvents(log *slog.Logger, endpoints func() []*Endpoint) (stop func()) {
 			e.logEvents(log)
 		}
 	}
+	end := Every(logInterval, poll)
+	return func() {
+		end()
+		poll()
+	}
+}
+
+// Every calls do at intervals on a goroutine, until stop, which waits for a call under way.
+func Every(interval time.Duration, do func()) (stop func()) {
 	end := make(chan struct{})
 	var ended sync.WaitGroup
 	ended.Go(func() {
-		ticker := time.NewTicker(logInterval)
+		ticker := time.NewTicker(interval)
 		defer ticker.Stop()
 		for {
 			select {
 			case <-ticker.C:
-				poll()
+				do()
 			case <-end:
-				poll()
 				return
 			}
 		}

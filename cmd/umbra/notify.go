@@ -76,22 +76,5 @@ func (n *notifier) follow(s *serve.Server) (stop func()) {
 		prefix = ""
 	}
 	tell()
-	end, ended := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		ticker := time.NewTicker(n.every)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-ticker.C:
-				tell()
-			case <-end:
-				return
-			}
-		}
-	}()
-	return func() {
-		close(end)
-		<-ended
-	}
+	return serve.Every(n.every, tell)
 }

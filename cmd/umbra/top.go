@@ -98,7 +98,7 @@ func (m *topModel) lines(out io.Writer) error {
 	defer tick.Stop()
 	table := csv.NewWriter(out)
 	if m.CSV {
-		_ = table.Write([]string{"time", "gpu", "attached", "weight", "busy_percent", "waiting", "on_card", "bytes_per_s", "traps_per_s", "interrupts_per_s", "faults"}) // Flush says
+		_ = table.Write(topRecord(func(c *topColumn) string { return c.name })) // Flush says
 	}
 	for !m.done() {
 		select {
@@ -128,13 +128,37 @@ func (m *topModel) write(out io.Writer, table *csv.Writer) error {
 	}
 	for i := range m.uses {
 		u := &m.uses[i]
-		_ = table.Write([]string{
-			u.Time.UTC().Format(time.RFC3339Nano), u.GPU, fmt.Sprint(u.Attached), fmt.Sprint(u.Weight), fmt.Sprintf("%.1f", u.Busy),
-			fmt.Sprint(u.Waiting), fmt.Sprint(u.OnCard), fmt.Sprintf("%.0f", u.Bytes), fmt.Sprintf("%.0f", u.Traps), fmt.Sprintf("%.0f", u.Interrupts), fmt.Sprint(u.Faults),
-		}) // Error says
+		_ = table.Write(topRecord(func(c *topColumn) string { return c.text(u) })) // Error says
 	}
 	table.Flush()
 	return table.Error()
+}
+
+// topColumn is a column of --csv.
+type topColumn struct {
+	name string
+	text func(*gpuUse) string
+}
+
+var topColumns = []topColumn{
+	{"time", func(u *gpuUse) string { return u.Time.UTC().Format(time.RFC3339Nano) }},
+	{"gpu", func(u *gpuUse) string { return u.GPU }},
+	{"attached", func(u *gpuUse) string { return fmt.Sprint(u.Attached) }},
+	{"weight", func(u *gpuUse) string { return fmt.Sprint(u.Weight) }},
+	{"busy_percent", func(u *gpuUse) string { return fmt.Sprintf("%.1f", u.Busy) }},
+	{"waiting", func(u *gpuUse) string { return fmt.Sprint(u.Waiting) }},
+	{"on_card", func(u *gpuUse) string { return fmt.Sprint(u.OnCard) }},
+	{"bytes_per_s", func(u *gpuUse) string { return fmt.Sprintf("%.0f", u.Bytes) }},
+	{"traps_per_s", func(u *gpuUse) string { return fmt.Sprintf("%.0f", u.Traps) }},
+	{"interrupts_per_s", func(u *gpuUse) string { return fmt.Sprintf("%.0f", u.Interrupts) }},
+	{"faults", func(u *gpuUse) string { return fmt.Sprint(u.Faults) }},
+}
+
+func topRecord(cell func(*topColumn) string) (out []string) {
+	for i := range topColumns {
+		out = append(out, cell(&topColumns[i]))
+	}
+	return out
 }
 
 // topTick asks for the next look.
