@@ -15,9 +15,9 @@ type LLVM struct {
 	Version  string    `json:"version"`
 	Packages []Package `json:"packages,omitempty"`
 
-	// Library is the file, and Dir the folder that its own dependencies are in, "" if the system has them.
-	Library string `json:"-"`
-	Dir     string `json:"-"`
+	// File is the shared object, and Dir the folder that its own dependencies are in, "" if the system has them.
+	File string `json:"-"`
+	Dir  string `json:"-"`
 }
 
 const llvmPackage = "libllvm19"
@@ -29,7 +29,7 @@ func (c *Cache) LLVM(ctx context.Context) (LLVM, error) {
 		if _, err := os.Stat(p); err != nil {
 			return LLVM{}, fmt.Errorf("%s: %w; want the path of a libLLVM.so.19.1", EnvLLVM, err)
 		}
-		return LLVM{Library: p}, nil
+		return LLVM{File: p}, nil
 	}
 	dir := c.path("llvm")
 	var l LLVM
@@ -43,7 +43,7 @@ func (c *Cache) LLVM(ctx context.Context) (LLVM, error) {
 		return LLVM{}, err
 	}
 	l.Dir = filepath.Join(dir, "root/usr/lib/x86_64-linux-gnu")
-	if l.Library = firstMatch(l.Dir, "libLLVM.so.19.1", "libLLVM-19.so"); l.Library == "" {
+	if l.File = firstMatch(l.Dir, "libLLVM.so.19.1", "libLLVM-19.so"); l.File == "" {
 		return LLVM{}, fmt.Errorf("package %s %s has no libLLVM.so.19.1", llvmPackage, l.Version)
 	}
 	return l, nil

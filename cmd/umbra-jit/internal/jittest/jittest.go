@@ -13,8 +13,8 @@ import (
 	"github.com/umbra-gpu/umbra/cmd/umbra-jit/internal/llvm"
 )
 
-// library loads libLLVM once: a process cannot unload it.
-var library = sync.OnceValues(func() (*llvm.Library, error) {
+// functions loads libLLVM once: a process cannot unload it.
+var functions = sync.OnceValues(func() (*llvm.Functions, error) {
 	dir, err := fetch.DefaultDir()
 	if err != nil {
 		return nil, err
@@ -25,12 +25,12 @@ var library = sync.OnceValues(func() (*llvm.Library, error) {
 	if err != nil {
 		return nil, err
 	}
-	return llvm.Load(found.Library, found.Dir)
+	return llvm.Load(found.File, found.Dir)
 })
 
 // Compiler returns a compiler, or skips the test if libLLVM cannot be had.
 func Compiler(t testing.TB) *llvm.Compiler {
-	l, err := library()
+	l, err := functions()
 	if err != nil {
 		t.Skip("no libLLVM 19:", err)
 	}

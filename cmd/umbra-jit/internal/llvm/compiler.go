@@ -24,13 +24,13 @@ const (
 
 // Compiler compiles modules for this machine's processor.
 type Compiler struct {
-	l       *Library
+	l       *Functions
 	machine uintptr
 	layout  uintptr
 }
 
 // NewCompiler makes a compiler.
-func (l *Library) NewCompiler() (*Compiler, error) {
+func (l *Functions) NewCompiler() (*Compiler, error) {
 	var target, message uintptr
 	if l.getTargetFromTriple(triple, &target, &message) != 0 {
 		return nil, fmt.Errorf("this libLLVM does not know the target %s: %s", triple, l.text(message))
@@ -76,7 +76,7 @@ func (c *Compiler) Compile(ir, passes string) ([]byte, error) {
 }
 
 // text takes a string of LLVM's.
-func (l *Library) text(message uintptr) string {
+func (l *Functions) text(message uintptr) string {
 	s := cString(message)
 	if message != 0 {
 		l.disposeString(message)

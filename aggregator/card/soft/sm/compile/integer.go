@@ -139,7 +139,7 @@ func (b *Builder) MulHigh(x, y *Value, signedX, signedY bool) *Value {
 	return b.High(b.Mul(b.Extend(x, signedX), b.Extend(y, signedY)))
 }
 
-// And, Or and Xor work on bits.
+// And works on bits, as Or and Xor do.
 func (b *Builder) And(x, y *Value) *Value {
 	k := Kind{Shape: plain(x, y), Max: min(x.Max, y.Max)}
 	if x.constant() {
@@ -203,7 +203,7 @@ func (b *Builder) unary(name string, x *Value, limit uint64, rest string) *Value
 		if vector {
 			suffix = "v32" + suffix
 		}
-		b.t.intrinsic("%s @llvm.%s.%s(%s%s)", typ, name, suffix, typ, map[bool]string{true: ", i1"}[rest != ""])
+		b.t.intrinsic("%s @llvm.%s.%s(%s%s)", typ, name, suffix, typ, pick(rest != "", ", i1", ""))
 		return b.line("call %s @llvm.%s.%s(%s %s%s)", typ, name, suffix, typ, a, rest)
 	})
 }

@@ -9,9 +9,8 @@ import (
 // wantMajor is the version whose IR and C functions the compiler is written for.
 const wantMajor = 19
 
-// Library is libLLVM: the functions of its C interface that a compiler needs, by their names without
-// "LLVM".
-type Library struct {
+// Functions are those of libLLVM's C interface that a compiler needs, by their names without "LLVM".
+type Functions struct {
 	getVersion func(major, minor, patch *uint32)
 
 	initializeX86TargetInfo, initializeX86Target, initializeX86TargetMC, initializeX86AsmPrinter func()
@@ -39,12 +38,12 @@ type Library struct {
 }
 
 // Load loads libLLVM from a file, and its own dependencies from a folder, "" if the system has them.
-func Load(file, dir string) (*Library, error) {
+func Load(file, dir string) (*Functions, error) {
 	handle, err := loadWithDependencies(file, dir)
 	if err != nil {
 		return nil, err
 	}
-	l := new(Library)
+	l := new(Functions)
 	for _, f := range []struct {
 		to   any
 		name string
