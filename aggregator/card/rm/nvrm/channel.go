@@ -88,7 +88,11 @@ func (c *Client) fill(ch *Channel, cfg *ChannelConfig) (err error) {
 		if engine == engineGraphics && isCopy(class) {
 			engine = engineCopy // the one that shares the graphics engine's channels
 		}
-		if _, err := alloc(c, "make an engine object", ch.Handle, nvgpu.ClassID(class), &nvgpu.NVB0B5_ALLOCATION_PARAMETERS{Version: 1, EngineType: engine}); err != nil {
+		err := again(StatusNoMemory, crowded, func() error {
+			_, err := alloc(c, "make an engine object", ch.Handle, nvgpu.ClassID(class), &nvgpu.NVB0B5_ALLOCATION_PARAMETERS{Version: 1, EngineType: engine})
+			return err
+		})
+		if err != nil {
 			return err
 		}
 	}
@@ -121,13 +125,9 @@ func (c *Client) Enable(ch *Channel, on bool) error {
 	}
 	p.HClientList[0], p.HChannelList[0] = handle(c.root), handle(ch.Handle)
 	// The driver is busy while it ends another channel that has not left the engine.
-	const patience, pause = 4 * time.Second, 10 * time.Millisecond
-	for end := time.Now().Add(patience); ; time.Sleep(pause) {
-		err := control(c, "enable or disable a channel", c.subdevice, ctrlDisable, &p)
-		if !Is(err, StatusBusy) || time.Now().After(end) {
-			return err
-		}
-	}
+	return again(StatusBusy, 4*time.Second, func() error {
+		return control(c, "enable or disable a channel", c.subdevice, ctrlDisable, &p)
+	})
 }
 
 // Reset ends a channel whose work does not end.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"gvisor.dev/gvisor/pkg/abi/nvgpu"
 )
@@ -60,6 +61,20 @@ func Is(err error, status uint32) bool {
 	var e *Error
 	return errors.As(err, &e) && e.Status == status
 }
+
+// again makes a call, and makes it again while it is answered with a status that passes, for as long as patience lasts.
+func again(status uint32, patience time.Duration, do func() error) error {
+	const pause = 5 * time.Millisecond
+	for end := time.Now().Add(patience); ; time.Sleep(pause) {
+		if err := do(); !Is(err, status) || time.Now().After(end) {
+			return err
+		}
+	}
+}
+
+// crowded is how long to try for page tables. All clients share the driver's stock of memory for them, and each fills it
+// only before its own call: clients that make contexts or map at the same moment find it empty (seen with eight on an H200).
+const crowded = 50 * time.Millisecond
 
 func check(call string, err error, status uint32) error {
 	if err != nil {

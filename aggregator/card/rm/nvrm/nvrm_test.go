@@ -73,6 +73,26 @@ func TestEachCallFails(t *testing.T) {
 	}
 }
 
+// TestCrowd: a client that finds the driver's stock of memory for page tables empty tries again.
+func TestCrowd(t *testing.T) {
+	d, c, s, m, _ := open(t, 2*page)
+	tried := 0
+	d.Refuse = func() uint32 {
+		if tried++; tried < 3 {
+			return nvrm.StatusNoMemory
+		}
+		return 0
+	}
+	require.NoError(t, c.Map(s, m, nvrm.Map{VA: 1 << 20, Size: page, Page: page}))
+	cfg := nvrm.ChannelConfig{Space: s, Engine: nvrm.Graphics, Entries: 16, Own: m, USERD: page, Classes: []uint32{0xcb97, 0xc8b5}}
+	_, err := c.NewChannel(cfg)
+	require.NoError(t, err)
+	whole := d.Stats().Calls
+	d.Fail = map[int]uint32{whole + 4: nvrm.StatusNoMemory} // group, subcontext, channel, object
+	_, err = c.NewChannel(cfg)
+	require.NoError(t, err)
+}
+
 // TestHole: the driver keeps some addresses, and a map there is refused without a call.
 func TestHole(t *testing.T) {
 	d, c, s, m, _ := open(t, 2*page)

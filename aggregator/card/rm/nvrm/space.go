@@ -130,7 +130,9 @@ func (c *Client) Map(s *Space, m *Memory, p Map) error {
 	default:
 		a.Flags |= 1 << 8
 	}
-	err := check(fmt.Sprintf("map %#x bytes at %#x", p.Size, p.VA), call(c.ctl, nvgpu.NV_ESC_RM_MAP_MEMORY_DMA, &a), a.Status)
+	err := again(StatusNoMemory, crowded, func() error {
+		return check(fmt.Sprintf("map %#x bytes at %#x", p.Size, p.VA), call(c.ctl, nvgpu.NV_ESC_RM_MAP_MEMORY_DMA, &a), a.Status)
+	})
 	if err == nil && a.DmaOffset != p.VA {
 		return fmt.Errorf("map at %#x: mapped at %#x", p.VA, a.DmaOffset)
 	}
