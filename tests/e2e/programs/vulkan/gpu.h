@@ -54,11 +54,11 @@ static VkDeviceMemory memory(VkMemoryRequirements needs, VkMemoryPropertyFlags w
 	return m;
 }
 
-// buffer makes a buffer for transfers: of the card's memory, or of memory that the CPU sees at at.
+// buffer makes a buffer for transfers and programs: of the card's memory, or of memory that the CPU sees at at.
 static VkBuffer buffer(VkDeviceSize bytes, uint32_t **at)
 {
 	VkBufferCreateInfo info = {VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO, .size = bytes,
-		.usage = VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT};
+		.usage = VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT | VK_BUFFER_USAGE_STORAGE_BUFFER_BIT};
 	VkBuffer b;
 	MUST(vkCreateBuffer(dev, &info, NULL, &b));
 	VkMemoryRequirements needs;
