@@ -51,11 +51,12 @@ func (g *guests) busyScene(ctx context.Context, s *result) error {
 	return err
 }
 
-// scenes are vkmark's own choice but for shading=cel, which stops its channel on an H200 with Mesa 26.1.6 ("illegal instruction
-// encoding"), and desktop, which did not end after that.
+// scenes are vkmark's own choice. shading=cel needs Mesa 26.2: the compiler of 26.1.6 gives its branches an encoding that the
+// card refuses.
 var scenes = []string{
 	"vertex:device-local=true", "vertex:device-local=false", "texture:anisotropy=0", "texture:anisotropy=16",
-	"shading:shading=gouraud", "shading:shading=blinn-phong-inf", "shading:shading=phong", "cube", "clear",
+	"shading:shading=gouraud", "shading:shading=blinn-phong-inf", "shading:shading=phong", "shading:shading=cel",
+	"effect2d:kernel=edge", "effect2d:kernel=blur", "desktop", "cube", "clear",
 }
 
 // vkmark notes the score of each guest, how far they are apart, and the frames of each scene of the first.

@@ -76,9 +76,24 @@ func layOut(ctx context.Context, dir string) error {
 		return err
 	}
 	c.Mesa = &m
+	if over := os.Getenv("MESA_OVER"); over != "" {
+		whole := filepath.Join(dir, "mesa")
+		if err := run(ctx, "", "cp", "-a", "--", m.Root, whole); err != nil {
+			return err
+		}
+		if err := run(ctx, "", "cp", "-a", "--remove-destination", "--", over+"/.", whole); err != nil {
+			return err
+		}
+		m.Root = whole
+	}
 	if c.Programs, err = filepath.Glob(filepath.Join(src, programs, "*.c")); err != nil {
 		return err
 	}
+	qmd := filepath.Join(dir, "hopper-qmd.so")
+	if err := run(ctx, "", "cc", "-shared", "-fPIC", "-O2", "-o", qmd, filepath.Join(src, "docs/patches/hopper-qmd.c")); err != nil {
+		return err
+	}
+	c.Programs = append(c.Programs, qmd)
 	built, err := image.Build(ctx, filepath.Join(dir, "images"), c)
 	if err != nil {
 		return err
@@ -86,7 +101,7 @@ func layOut(ctx context.Context, dir string) error {
 	if err := os.Rename(built, filepath.Join(dir, "image.cpio")); err != nil {
 		return err
 	}
-	for _, made := range []string{"images", "firmware"} {
+	for _, made := range []string{"images", "firmware", "mesa", "hopper-qmd.so"} {
 		if err := os.RemoveAll(filepath.Join(dir, made)); err != nil {
 			return err
 		}
@@ -103,8 +118,12 @@ func take(ctx context.Context, from, to string, files []string) error {
 	if err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, "cp", slices.Concat([]string{"-a", "--parents", "--"}, files, []string{to})...)
-	cmd.Dir, cmd.Stderr = from, os.Stderr
+	return run(ctx, from, "cp", slices.Concat([]string{"-a", "--parents", "--"}, files, []string{to})...)
+}
+
+func run(ctx context.Context, dir, name string, args ...string) error {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir, cmd.Stderr = dir, os.Stderr
 	return cmd.Run()
 }
 
