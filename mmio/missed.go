@@ -9,21 +9,21 @@ import (
 // Hole is an undeclared offset that a guest touched: a dword, or the first
 // undeclared byte of a dword that narrower registers fill in part.
 type Hole struct {
-	Offset uint32 `json:"offset"` // Address in BAR0.
-	Near   string `json:"near"`   // nearest declared name and the distance
-	Reads  uint64 `json:"reads"`  // Reads of this offset.
-	Writes uint64 `json:"writes"` // Writes of this offset.
+	Offset uint32 `json:"offset" help:"Address in BAR0."`
+	Near   string `json:"near"` // nearest declared name and the distance
+	Reads  uint64 `json:"reads" help:"Reads of this offset."`
+	Writes uint64 `json:"writes" help:"Writes of this offset."`
 }
 
 // Missed counts accesses outside of the declared rows.
 type Missed struct {
-	HoleReads  uint64 `json:"undeclared_reads"`     // Reads of undeclared offsets; a driver that does not work may need a register there.
-	HoleWrites uint64 `json:"undeclared_writes"`    // Writes of undeclared offsets.
-	ReadOnly   uint64 `json:"read_only"`            // Writes that touched no writable bit.
-	Stubs      uint64 `json:"stubs"`                // Accesses to registers that only store, where hardware would act.
-	OddSize    uint64 `json:"odd_size"`             // Accesses of other sizes than 1, 2, 4 or 8 bytes.
-	Outside    uint64 `json:"outside"`              // Accesses that left the region.
-	Unlisted   uint64 `json:"unlisted"`             // Accesses to undeclared offsets beyond the list's capacity.
+	HoleReads  uint64 `json:"undeclared_reads" help:"Reads of undeclared offsets; a driver that does not work may need a register there."`
+	HoleWrites uint64 `json:"undeclared_writes" help:"Writes of undeclared offsets."`
+	ReadOnly   uint64 `json:"read_only" help:"Writes that touched no writable bit."`
+	Stubs      uint64 `json:"stubs" help:"Accesses to registers that only store, where hardware would act."`
+	OddSize    uint64 `json:"odd_size" help:"Accesses of other sizes than 1, 2, 4 or 8 bytes."`
+	Outside    uint64 `json:"outside" help:"Accesses that left the region."`
+	Unlisted   uint64 `json:"unlisted" help:"Accesses to undeclared offsets beyond the list's capacity."`
 	Holes      []Hole `json:"undeclared,omitempty"` // most touched first
 }
 

@@ -8,22 +8,22 @@ import (
 
 // Report sums up a guest's accesses to a Space so far.
 type Report struct {
-	Reads  uint64        `json:"reads"`   // Reads of declared registers.
-	Writes uint64        `json:"writes"`  // Writes of declared registers.
-	Time   time.Duration `json:"time_ns"` // Time spent on these accesses, estimated from a sample.
-	Blocks []BlockCount  `json:"blocks,omitempty"`
+	Reads  uint64        `json:"reads" help:"Reads of declared registers."`
+	Writes uint64        `json:"writes" help:"Writes of declared registers."`
+	Time   time.Duration `json:"time_ns" help:"Time spent on these accesses, estimated from a sample."`
+	Blocks []BlockCount  `json:"blocks,omitempty" metric:"block"`
 	Rows   []RowCount    `json:"rows,omitempty"`  // most accessed first, as the blocks
 	Stubs  []RowCount    `json:"stubs,omitempty"` // the rows that are stubs, once more
-	Missed Missed        `json:"missed"`
+	Missed Missed        `json:"missed" metric:""`
 }
 
 // BlockCount sums the rows of a block.
 type BlockCount struct {
-	Name   string        `json:"name"`
-	Rows   int           `json:"rows"`    // Registers of the block that were accessed.
-	Reads  uint64        `json:"reads"`   // Reads.
-	Writes uint64        `json:"writes"`  // Writes.
-	Time   time.Duration `json:"time_ns"` // Time spent on these accesses, estimated from a sample.
+	Name   string        `json:"name" metric:"block,label"`
+	Rows   int           `json:"rows" help:"Gauge. Registers of the block that were accessed."`
+	Reads  uint64        `json:"reads" help:"Reads."`
+	Writes uint64        `json:"writes" help:"Writes."`
+	Time   time.Duration `json:"time_ns" help:"Time spent on these accesses, estimated from a sample."`
 }
 
 // Report sums up the counters. It may be called while a guest runs.

@@ -82,11 +82,11 @@ func clockCost(clock func() int64) int64 {
 type RowCount struct {
 	Block    string        `json:"block"`
 	Name     string        `json:"name"`
-	Offset   uint32        `json:"offset"`              // Address in BAR0.
-	Reads    uint64        `json:"reads"`               // Reads.
-	Writes   uint64        `json:"writes"`              // Writes.
-	ReadOnly uint64        `json:"read_only,omitempty"` // Writes that touched no writable bit.
-	Time     time.Duration `json:"time_ns"`             // Time spent on these accesses without the cost of the clock, estimated from a sample.
+	Offset   uint32        `json:"offset" help:"Address in BAR0."`
+	Reads    uint64        `json:"reads" help:"Reads."`
+	Writes   uint64        `json:"writes" help:"Writes."`
+	ReadOnly uint64        `json:"read_only,omitempty" help:"Writes that touched no writable bit."`
+	Time     time.Duration `json:"time_ns" help:"Time spent on these accesses without the cost of the clock, estimated from a sample."`
 	Stub     bool          `json:"stub,omitempty"`
 }
 

@@ -5,15 +5,15 @@ import "time"
 // Account is a node's use of an engine. At any instant it is the sum of the accounts of its
 // present and former children.
 type Account struct {
-	Busy     time.Duration `json:"busy_ns"`    // Time that the engine worked for it.
-	Wait     time.Duration `json:"wait_ns"`    // Time that its entries waited, summed over the entries; raise its weight if this is too long.
-	Overrun  time.Duration `json:"overrun_ns"` // Time that it held the card beyond its slice, because its requests are longer than a slice.
-	Requests int64         `json:"requests"`   // Doorbells submitted.
-	Entries  int64         `json:"entries"`    // Ring entries that these added.
-	Held     int64         `json:"held"`       // Entries that were not forwarded to the card at once.
-	Done     int64         `json:"done"`       // Entries that are done.
-	Dropped  int64         `json:"dropped"`    // Entries that were aborted or removed.
-	Last     time.Duration `json:"last_ns"`    // Time on the scheduler's clock when the last entry was done.
+	Busy     time.Duration `json:"busy_ns" help:"Time that the engine worked for it."`
+	Wait     time.Duration `json:"wait_ns" help:"Time that its entries waited, summed over the entries; raise its weight if this is too long."`
+	Overrun  time.Duration `json:"overrun_ns" help:"Time that it held the card beyond its slice, because its requests are longer than a slice."`
+	Requests int64         `json:"requests" help:"Doorbells submitted."`
+	Entries  int64         `json:"entries" help:"Ring entries that these added."`
+	Held     int64         `json:"held" help:"Entries that were not forwarded to the card at once."`
+	Done     int64         `json:"done" help:"Entries that are done."`
+	Dropped  int64         `json:"dropped" help:"Entries that were aborted or removed."`
+	Last     time.Duration `json:"last_ns" metric:"-" help:"Time on the scheduler's clock when the last entry was done."`
 }
 
 // Add sums up.

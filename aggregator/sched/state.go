@@ -26,13 +26,13 @@ type State struct {
 
 // Counts count unusual events.
 type Counts struct {
-	BadEvents uint64 `json:"bad_events"` // Events of unknown channels or work; report a bug.
-	BadTimes  uint64 `json:"bad_times"`  // Times that go back or are longer than the work was on the card; report a bug.
-	Refused   uint64 `json:"refused"`    // Entries beyond limits.queued, which wait in the guest's rings; raise the limit if the order among them matters.
-	Storms    uint64 `json:"storms"`     // Channels and processes refused because of limits.creations; raise the limit if the guest needs so many.
-	Runaways  uint64 `json:"runaways"`   // Requests aborted because they ran longer than limits.request.
-	Stuck     uint64 `json:"stuck"`      // Aborts that the card did not execute in time; report a bug.
-	Spoilt    uint64 `json:"spoilt"`     // Samples of policy dfq that are useless because a channel waited for a semaphore.
+	BadEvents uint64 `json:"bad_events" help:"Events of unknown channels or work; report a bug."`
+	BadTimes  uint64 `json:"bad_times" help:"Times that go back or are longer than the work was on the card; report a bug."`
+	Refused   uint64 `json:"refused" help:"Entries beyond limits.queued, which wait in the guest's rings; raise the limit if the order among them matters."`
+	Storms    uint64 `json:"storms" help:"Channels and processes refused because of limits.creations; raise the limit if the guest needs so many."`
+	Runaways  uint64 `json:"runaways" help:"Requests aborted because they ran longer than limits.request."`
+	Stuck     uint64 `json:"stuck" help:"Aborts that the card did not execute in time; report a bug."`
+	Spoilt    uint64 `json:"spoilt" help:"Samples of policy dfq that are useless because a channel waited for a semaphore."`
 }
 
 // Node is the card, a guest, a group or a channel.

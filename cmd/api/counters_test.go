@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/umbra-gpu/umbra/cmd/metrics"
 )
 
 // sections are the tables of docs/reference/counters.md, by definition of the schema.
@@ -19,8 +21,7 @@ var sections = []struct{ title, def string }{
 	{"Interrupts", "DeliveryCount"},
 	{"Work of engines for a guest", "WorkCount"},
 	{"The server", "Status"},
-	{"The card", "Card"},
-	{"The card in the report", "CardReport"},
+	{"The card", "CardReport"},
 	{"Channels of the card", "ChannelCount"},
 	{"Engines of the card by class", "ClassCount"},
 	{"Methods without effect", "IgnoredMethod"},
@@ -42,14 +43,15 @@ const countersIntro = `# Counters
 
 Every number that Umbra counts. Generated. Counting is always on, and reading the counters disturbs no guest.
 
+- Prometheus reads those with a metric at /metrics of the control socket, and of the TCP address in the option metrics.
 - umbra status --json has the server, the card and each GPU; umbra gpu show NAME --json has everything about one GPU.
 - The report of umbra serve, at its end and at SIGUSR1, has all of it. umbra sched show has card time, umbra regs has registers.
 - Text output has the same names where it lists counters, and leaves out those that are zero. In the table of
   GPUs, faults is the sum of mmu_faults, pbdma_errors, engine_errors, window_faults and runaways.
 
 Counters only grow, from the start of the server or from when a GPU was added. A text that begins with "Gauge." describes the
-present state instead, which may also fall. Keys that end in _ns are nanoseconds. For monitoring, read umbra status --json at
-intervals.
+present state instead, which may also fall. Keys that end in _ns are nanoseconds; their metrics have seconds. Names in braces
+are a metric's labels.
 [control-api.md](../control-api.md) describes the JSON around these tables.
 `
 
@@ -59,19 +61,30 @@ func TestCounterReference(t *testing.T) {
 	g := newGenerator(t)
 	var b strings.Builder
 	b.WriteString(countersIntro)
-	tables := map[string]bool{"GPU": true, "InexactWindow": true, "Report": true, "Serving": true, "Share": true, "Stopped": true} // repeat others, are options or events
+	known := make(map[string]*metrics.Number)
+	for _, n := range metrics.Numbers() {
+		known[n.In+"."+n.Key] = n
+	}
+	known["Status.uptime_ns"] = known["Report.uptime_ns"]
+	tables := map[string]bool{"Card": true, "GPU": true, "InexactWindow": true, "Report": true, "Serving": true, "Share": true, "Stopped": true} // repeat others, are options or events
 	for _, s := range sections {
 		tables[s.def] = true
 		fmt.Fprintf(&b, "\n## %s\n\n", s.title)
 		if parents := g.parents[s.def]; parents != nil {
 			fmt.Fprintf(&b, "In `%s`.\n\n", strings.Join(parents, "`, `"))
 		}
-		b.WriteString("| name | meaning |\n|---|---|\n")
+		b.WriteString("| name | metric | meaning |\n|---|---|---|\n")
 		for _, name := range g.keys[s.def] {
-			if p := g.defs[s.def].(object)["properties"].(object)[name].(object); p["type"] == "integer" {
-				require.Regexp(t, `^[A-Z].*\.$`, p["description"], "the help of %s in %s is no sentence", name, s.def)
-				fmt.Fprintf(&b, "| `%s` | %s |\n", name, strings.ReplaceAll(p["description"].(string), "|", `\|`))
+			p, n := g.defs[s.def].(object)["properties"].(object)[name].(object), known[s.def+"."+name]
+			if p["type"] != "integer" && n == nil {
+				continue
 			}
+			require.Regexp(t, `^[A-Z].*\.$`, p["description"], "the help of %s in %s is no sentence", name, s.def)
+			metric := ""
+			if n != nil {
+				metric = strings.Replace(fmt.Sprintf("`%s{%s}`", n.Metric, strings.Join(n.Labels, ",")), "{}", "", 1)
+			}
+			fmt.Fprintf(&b, "| `%s` | %s | %s |\n", name, metric, strings.ReplaceAll(p["description"].(string), "|", `\|`))
 		}
 	}
 	for def, o := range g.defs {

@@ -19,10 +19,9 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/stretchr/testify/require"
 
-	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/cmd/api"
 	"github.com/umbra-gpu/umbra/cmd/hostcards"
-	"github.com/umbra-gpu/umbra/vfiouser"
+	"github.com/umbra-gpu/umbra/cmd/metrics"
 	"github.com/umbra-gpu/umbra/vfiouser/conformance"
 	"github.com/umbra-gpu/umbra/vfiouser/probe"
 )
@@ -53,15 +52,13 @@ func newGenerator(t *testing.T) *generator {
 	for _, dir := range []string{"cmd/api", "cmd/hostcards", "aggregator/sched", "mmio", "vfiouser/probe", "vfiouser/conformance", "vfiouser/wire"} {
 		g.read(dir)
 	}
-	for _, c := range new(aggregator.GuestStats).Counts() {
+	counts, rules := metrics.Counters()
+	for _, c := range slices.Concat(counts, rules) {
 		if c.Rule {
 			g.count("Rules", c.Name, c.Help)
 		} else {
 			g.count("Counts", c.Name, c.Help)
 		}
-	}
-	for _, r := range vfiouser.DMARules() {
-		g.count("Rules", r.String(), r.Help())
 	}
 	for _, v := range printed {
 		g.of(reflect.TypeOf(v))
@@ -190,6 +187,9 @@ func (g *generator) fields(def string, t reflect.Type, properties object, requir
 					g.parents[ref] = append(g.parents[ref], name)
 				}
 			}
+		}
+		if help := f.Tag.Get("help"); help != "" {
+			value["description"] = help
 		}
 		properties[name] = g.describe(value, t.String()+"."+f.Name)
 		g.keys[def] = append(g.keys[def], name)

@@ -25,9 +25,9 @@ type SetRequest struct {
 // Status describes a server, its card and its GPUs.
 type Status struct {
 	Version string        `json:"version"`
-	PID     int           `json:"pid"`       // The server's process.
-	Uptime  time.Duration `json:"uptime_ns"` // Time since the server started.
-	Setup   string        `json:"setup"`     // pass-through or virtual
+	PID     int           `json:"pid" metric:"-" help:"The server's process."`
+	Uptime  time.Duration `json:"uptime_ns" help:"Gauge. Time since the server started."`
+	Setup   string        `json:"setup"` // pass-through or virtual
 	Card    Card          `json:"card"`
 	GPUs    []GPU         `json:"gpus"`
 }
@@ -41,13 +41,13 @@ const (
 // Card describes the card that a server shares.
 type Card struct {
 	Kind         string      `json:"kind"`
-	VRAM         uint64      `json:"vram"`          // Bytes of memory.
-	VRAMFree     uint64      `json:"vram_free"`     // Gauge. Bytes that no GPU and no page tables take.
-	VRAMRoom     uint64      `json:"vram_room"`     // Gauge. The most bytes that one more GPU of the default chip can have, beside its page tables.
-	ChannelsFree int         `json:"channels_free"` // Gauge. Channels that are guaranteed to no GPU.
-	Bytes        uint64      `json:"bytes"`         // Bytes that engines moved.
-	Interrupts   uint64      `json:"interrupts"`    // Interrupts that the card raised.
-	Faults       CardFaults  `json:"faults"`
+	VRAM         uint64      `json:"vram" metric:"vram_bytes" help:"Gauge. Bytes of memory."`
+	VRAMFree     uint64      `json:"vram_free" metric:"vram_free_bytes" help:"Gauge. Bytes that no GPU and no page tables take."`
+	VRAMRoom     uint64      `json:"vram_room" metric:"vram_room_bytes" help:"Gauge. The most bytes that one more GPU of the default chip can have, beside its page tables."`
+	ChannelsFree int         `json:"channels_free" help:"Gauge. Channels that are guaranteed to no GPU."`
+	Bytes        uint64      `json:"bytes" metric:"moved_bytes" help:"Bytes that engines moved."`
+	Interrupts   uint64      `json:"interrupts" help:"Interrupts that the card raised."`
+	Faults       CardFaults  `json:"faults" metric:"faults"`
 	Policy       string      `json:"policy,omitempty"` // how GPUs share the card's time: the scheduler's policy, or slices if the card does it itself, by weight; absent without either
 	Ledger       *LedgerNode `json:"ledger,omitempty"` // card time by guest and, with a scheduler, by group and channel; absent without a policy
 }
@@ -58,27 +58,27 @@ const PolicySlices = "slices"
 // GPU describes a GPU that guests can attach to: a virtual one, or in
 // pass-through the card itself.
 type GPU struct {
-	Name         string            `json:"name"`
+	Name         string            `json:"name" metric:"gpu,label"`
 	Socket       string            `json:"socket"`
-	Chip         string            `json:"chip"`                     // that the guest sees
-	VRAM         uint64            `json:"vram"`                     // Bytes of memory that the guest sees.
-	Tables       uint64            `json:"tables"`                   // Bytes of the card's memory that are reserved for its page tables.
-	Channels     int               `json:"channels"`                 // The most channels that the guest may have; 0 in pass-through, where it has all.
-	Attached     bool              `json:"attached"`                 // a client is attached now
-	Clients      uint64            `json:"clients"`                  // Clients since the GPU was added.
-	Traps        uint64            `json:"traps"`                    // Reads and writes of the guest that reached the server; if there are thousands in a second, umbra regs --touched shows which registers they access.
-	Interrupts   uint64            `json:"interrupts"`               // Interrupts to the present or last client.
-	Bytes        uint64            `json:"bytes"`                    // Bytes that engines moved for the guest.
-	Quarantine   string            `json:"quarantine,omitempty"`     // why nothing of its guest reaches the card; a reset of the GPU ends it
-	OutOfService string            `json:"out_of_service,omitempty"` // why clients are refused; each new client causes another attempt
-	Counts       map[string]uint64 `json:"counts"`                   // what the guest asked for, and what happened
-	RulesBroken  map[string]uint64 `json:"rules_broken"`             // requests of the guest that were refused, by rule
+	Chip         string            `json:"chip"` // that the guest sees
+	VRAM         uint64            `json:"vram" metric:"vram_bytes" help:"Gauge. Bytes of memory that the guest sees."`
+	Tables       uint64            `json:"tables" metric:"tables_bytes" help:"Gauge. Bytes of the card's memory that are reserved for its page tables."`
+	Channels     int               `json:"channels" metric:"channels_limit" help:"Gauge. The most channels that the guest may have; 0 in pass-through, where it has all."`
+	Attached     bool              `json:"attached" help:"Gauge. Whether a client is attached now."`
+	Clients      uint64            `json:"clients" help:"Clients since the GPU was added."`
+	Traps        uint64            `json:"traps" help:"Reads and writes of the guest that reached the server; if there are thousands in a second, umbra regs --touched shows which registers they access."`
+	Interrupts   uint64            `json:"interrupts" help:"Interrupts to the present or last client."`
+	Bytes        uint64            `json:"bytes" metric:"moved_bytes" help:"Bytes that engines moved for the guest."`
+	Quarantine   string            `json:"quarantine,omitempty" metric:"quarantined,state" help:"Gauge. Why nothing of its guest reaches the card; a reset of the GPU ends it."`
+	OutOfService string            `json:"out_of_service,omitempty" metric:"out_of_service,state" help:"Gauge. Why clients are refused; each new client causes another attempt."`
+	Counts       map[string]uint64 `json:"counts" metric:""` // what the guest asked for, and what happened
+	RulesBroken  map[string]uint64 `json:"rules_broken" metric:"rules_broken" help:"Requests of the guest that were refused, by rule."`
 	Inexact      []InexactWindow   `json:"inexact,omitempty"`
 	Unsupported  []Unsupported     `json:"unsupported,omitempty"` // calls, controls and classes that the emulation of the GPU's GSP lacks
-	ShadowTime   time.Duration     `json:"shadow_ns,omitempty"`   // Time spent on shadowing its page tables.
-	Share        *Share            `json:"share,omitempty"`       // absent without a scheduler
-	CardTime     *LedgerNode       `json:"card_time,omitempty"`   // absent without a scheduler
-	Changes      []Change          `json:"changes,omitempty"`     // by this PATCH
+	ShadowTime   time.Duration     `json:"shadow_ns,omitempty" help:"Time spent on shadowing its page tables."`
+	Share        *Share            `json:"share,omitempty"`               // absent without a scheduler
+	CardTime     *LedgerNode       `json:"card_time,omitempty" metric:""` // absent without a scheduler
+	Changes      []Change          `json:"changes,omitempty"`             // by this PATCH
 }
 
 // Count returns one of the counts, or how often a rule was broken.
@@ -121,17 +121,17 @@ func ChangesText(changes []Change) string {
 type InexactWindow struct {
 	Name        string `json:"name"`   // of the counter
 	Window      string `json:"window"` // bar1, bar3 or pramin
-	Count       uint64 `json:"count"`  // How many pages or times, as unit says.
-	Unit        string `json:"unit"`   // of count: pages or times
+	Count       uint64 `json:"count" help:"How many pages or times, as unit says."`
+	Unit        string `json:"unit"` // of count: pages or times
 	Reason      string `json:"reason"`
 	Consequence string `json:"consequence"` // for the guest, and what to do
 }
 
 // Unsupported is a call, a control or a class that a driver used and that the emulation of GSP lacks.
 type Unsupported struct {
-	Kind   string `json:"kind"`   // control, function or class
-	Number uint32 `json:"number"` // Its number, as NVIDIA's headers have it.
-	Count  uint64 `json:"count"`  // How often the driver used it.
+	Kind   string `json:"kind"` // control, function or class
+	Number uint32 `json:"number" help:"Its number, as NVIDIA's headers have it."`
+	Count  uint64 `json:"count" help:"How often the driver used it."`
 }
 
 // Share is a GPU's part of the card's time.

@@ -26,27 +26,36 @@ func (s *Server) setup() string {
 
 // Status implements api.Backend.
 func (s *Server) Status() (api.Status, error) {
-	card := ReportCard(s.Card)
+	ledger, endpoints := s.ledger(), s.Endpoints()
 	out := api.Status{
 		Version: s.Version, PID: os.Getpid(), Uptime: time.Since(s.began), Setup: s.setup(), GPUs: []api.GPU{},
-		Card: api.Card{Kind: s.Config.Card.Kind, VRAM: uint64(s.Config.Card.VRAM), Interrupts: card.Interrupts, Faults: card.Faults, Bytes: card.Bytes()},
+		Card: s.card(endpoints, ledger).Card,
 	}
-	ledger := s.ledger()
-	used, channels := config.Size(0), 0
-	for _, e := range s.Endpoints() {
+	for _, e := range endpoints {
 		out.GPUs = append(out.GPUs, s.status(e, ledger))
+	}
+	return out, nil
+}
+
+// card is what the card did for these endpoints, and what is left of it.
+func (s *Server) card(endpoints []*Endpoint, ledger []sched.Entry) api.CardReport {
+	out := ReportCard(s.Card)
+	out.Kind, out.VRAM = s.Config.Card.Kind, uint64(s.Config.Card.VRAM)
+	if s.Shared == nil {
+		return out
+	}
+	used, channels := config.Size(0), 0
+	for _, e := range endpoints {
 		used += config.Size(e.Config.Share.VRAM + e.Config.Share.Tables)
 		channels += e.Config.Share.Guaranteed
 	}
-	if s.Shared == nil {
-		return out, nil
-	}
 	if s.sharing != config.Unshared {
-		out.Card.Policy, out.Card.Ledger = s.policy(), treeOf(ledger)
+		counts := s.Shared.agg.ScheduleCounts()
+		out.Policy, out.Ledger, out.Scheduler = s.policy(), treeOf(ledger), &counts
 	}
 	left, room := s.Config.Room(used)
-	out.Card.VRAMFree, out.Card.VRAMRoom, out.Card.ChannelsFree = uint64(left), uint64(room), gf100.Channels-channels
-	return out, nil
+	out.VRAMFree, out.VRAMRoom, out.ChannelsFree = uint64(left), uint64(room), gf100.Channels-channels
+	return out
 }
 
 // status is the status of a GPU, with what its endpoint does not know.
@@ -61,7 +70,7 @@ func (s *Server) status(e *Endpoint, ledger []sched.Entry) api.GPU {
 	}
 	// The guest is the card's only one, so its counts are the card's.
 	card := ReportCard(s.Card)
-	g.VRAM, g.Bytes = uint64(s.Config.Card.VRAM), card.Bytes()
+	g.VRAM, g.Bytes = uint64(s.Config.Card.VRAM), card.Bytes
 	f := &card.Faults
 	g.Counts["program_faults"] = s.Card.Stats().ProgramFaults.Load()
 	g.Counts["mmu_faults"], g.Counts["pbdma_errors"], g.Counts["engine_errors"], g.Counts["window_faults"] = f.MMU, f.PBDMA, f.Engine, f.BAR
@@ -70,9 +79,9 @@ func (s *Server) status(e *Endpoint, ledger []sched.Entry) api.GPU {
 
 // Report implements api.Backend.
 func (s *Server) Report() (api.Report, error) {
-	ledger := s.ledger()
-	r := api.Report{Event: "report", Uptime: time.Since(s.began), Setup: s.setup(), Card: ReportCard(s.Card), GPUs: []api.GPUReport{}, Ledger: treeOf(ledger)}
-	for _, e := range s.Endpoints() {
+	ledger, endpoints := s.ledger(), s.Endpoints()
+	r := api.Report{Event: "report", Uptime: time.Since(s.began), Setup: s.setup(), Card: s.card(endpoints, ledger), GPUs: []api.GPUReport{}}
+	for _, e := range endpoints {
 		g := e.Report()
 		g.GPU = s.status(e, ledger)
 		r.GPUs = append(r.GPUs, g)

@@ -38,13 +38,14 @@ func ReportCard(card *soft.Card) api.CardReport {
 		return api.CardReport{}
 	}
 	c := card.Stats()
-	r := api.CardReport{Interrupts: c.Interrupts.Load()}
+	r := api.CardReport{Card: api.Card{Interrupts: c.Interrupts.Load()}}
 	for _, part := range []any{&r.Channels, &r.TLB, &r.Faults} {
 		load(part, c)
 	}
 	for _, class := range engine.Classes() {
 		k := api.ClassCount{Class: fmt.Sprintf("%04x", class.ID), Name: class.Name}
 		load(&k, c.Engine.Class(class.ID))
+		r.Bytes += k.Bytes
 		if k.Methods+k.Refused > 0 {
 			r.Classes = append(r.Classes, k)
 		}

@@ -196,7 +196,7 @@ func reportText(r *api.Report) string {
 	countTable(&b, "Translations", countsOf(c.TLB))
 	countTable(&b, "Faults", countsOf(c.Faults))
 	fmt.Fprintf(&b, "\nInterrupts raised by the card: %d\n", c.Interrupts)
-	ledgerText(&b, r.Ledger)
+	ledgerText(&b, c.Ledger)
 	return b.String()
 }
 

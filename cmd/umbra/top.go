@@ -9,6 +9,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -98,7 +99,7 @@ func (m *topModel) lines(out io.Writer) error {
 	defer tick.Stop()
 	table := csv.NewWriter(out)
 	if m.CSV {
-		_ = table.Write(topRecord(func(c *topColumn) string { return c.name })) // Flush says
+		_ = table.Write(csvRecord(new(gpuUse), true)) // Flush says
 	}
 	for !m.done() {
 		select {
@@ -127,36 +128,33 @@ func (m *topModel) write(out io.Writer, table *csv.Writer) error {
 		return err
 	}
 	for i := range m.uses {
-		u := &m.uses[i]
-		_ = table.Write(topRecord(func(c *topColumn) string { return c.text(u) })) // Error says
+		_ = table.Write(csvRecord(&m.uses[i], false)) // Error says
 	}
 	table.Flush()
 	return table.Error()
 }
 
-// topColumn is a column of --csv.
-type topColumn struct {
-	name string
-	text func(*gpuUse) string
-}
-
-var topColumns = []topColumn{
-	{"time", func(u *gpuUse) string { return u.Time.UTC().Format(time.RFC3339Nano) }},
-	{"gpu", func(u *gpuUse) string { return u.GPU }},
-	{"attached", func(u *gpuUse) string { return fmt.Sprint(u.Attached) }},
-	{"weight", func(u *gpuUse) string { return fmt.Sprint(u.Weight) }},
-	{"busy_percent", func(u *gpuUse) string { return fmt.Sprintf("%.1f", u.Busy) }},
-	{"waiting", func(u *gpuUse) string { return fmt.Sprint(u.Waiting) }},
-	{"on_card", func(u *gpuUse) string { return fmt.Sprint(u.OnCard) }},
-	{"bytes_per_s", func(u *gpuUse) string { return fmt.Sprintf("%.0f", u.Bytes) }},
-	{"traps_per_s", func(u *gpuUse) string { return fmt.Sprintf("%.0f", u.Traps) }},
-	{"interrupts_per_s", func(u *gpuUse) string { return fmt.Sprintf("%.0f", u.Interrupts) }},
-	{"faults", func(u *gpuUse) string { return fmt.Sprint(u.Faults) }},
-}
-
-func topRecord(cell func(*topColumn) string) (out []string) {
-	for i := range topColumns {
-		out = append(out, cell(&topColumns[i]))
+// csvRecord has the fields of a look at a GPU but its lists: their names in JSON, or their values.
+func csvRecord(u *gpuUse, names bool) (out []string) {
+	for i, v := 0, reflect.ValueOf(u).Elem(); i < v.NumField(); i++ {
+		name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
+		text := ""
+		switch x := v.Field(i).Interface().(type) {
+		case []engineUse:
+			continue
+		case time.Time:
+			text = x.UTC().Format(time.RFC3339Nano)
+		case time.Duration:
+			text = fmt.Sprint(x.Nanoseconds())
+		case float64:
+			text = fmt.Sprintf("%.1f", x)
+		default:
+			text = fmt.Sprint(x)
+		}
+		if names {
+			text = name
+		}
+		out = append(out, text)
 	}
 	return out
 }
