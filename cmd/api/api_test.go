@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -28,13 +30,13 @@ func (fake) Status() (Status, error) { return Status{Version: "v"}, nil }
 func (fake) Report() (Report, error) { return Report{}, errors.New("broken") }
 func (fake) Add(a AddRequest) (GPU, error) {
 	if a.GPU == "" {
-		return GPU{}, Invalid("nothing to add")
+		return GPU{}, Invalid("gpu", "", "nothing to add; say name=a")
 	}
 	return GPU{Name: a.GPU}, nil
 }
 func (fake) Remove(name string, force bool) (GPUReport, error) {
 	if !force {
-		return GPUReport{}, Conflict("%s is in use", name)
+		return GPUReport{}, Conflict("gpu", name, "%s is in use", name)
 	}
 	return GPUReport{GPU: GPU{Name: name}}, nil
 }
@@ -46,7 +48,7 @@ func (fake) Show(name string) (GPUReport, error) {
 	case "slow":
 		time.Sleep(600 * time.Millisecond)
 	case "nobody":
-		return GPUReport{}, NotFound("no GPU %s", name)
+		return GPUReport{}, NotFound("gpu", name, "no GPU %s", name)
 	}
 	return GPUReport{GPU: GPU{Name: name}}, nil
 }
@@ -61,7 +63,9 @@ func startWith(t *testing.T, timeout time.Duration) (path string, end func()) {
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- serve(ctx, l, fake{}, slog.New(slog.DiscardHandler), timeout) }()
+	go func() {
+		done <- serve(ctx, l, Handler(fake{}, http.NotFoundHandler()), slog.New(slog.DiscardHandler), timeout)
+	}()
 	end = sync.OnceFunc(func() {
 		cancel()
 		select {
@@ -100,20 +104,26 @@ func TestRequests(t *testing.T) {
 		text string
 		err  error
 	}{
-		{http.StatusBadRequest, "nothing to add", second(c.Add(ctx, AddRequest{}))},
+		{http.StatusBadRequest, "nothing to add; say name=a", second(c.Add(ctx, AddRequest{}))},
 		{http.StatusBadRequest, `request: json: unknown field "policy"`, c.do(ctx, http.MethodPatch, "scheduler", map[string]string{"policy": "band"}, nil)},
-		{http.StatusBadRequest, "request: http: request body too large", c.do(ctx, http.MethodPost, "gpus", AddRequest{strings.Repeat("x", maxBody)}, nil)},
+		{http.StatusRequestEntityTooLarge, "request: the body is too large; send 1MiB at most", second(c.Add(ctx, AddRequest{strings.Repeat("x", maxBody)}))},
 		{http.StatusConflict, "a is in use", second(c.Remove(ctx, "a", false))},
 		{http.StatusNotFound, "no GPU nobody", second(c.Show(ctx, "nobody"))},
-		{http.StatusNotFound, "no such request: GET /v1/else", c.do(ctx, http.MethodGet, "else", nil, nil)},
-		{http.StatusNotFound, "no such request: PUT /v1/status", c.do(ctx, http.MethodPut, "status", nil, nil)},
+		{http.StatusNotFound, "no such request: GET /v1/else; docs/reference/openapi.json has all", c.do(ctx, http.MethodGet, "else", nil, nil)},
+		{http.StatusNotFound, "no such request: PUT /v1/status; docs/reference/openapi.json has all", c.do(ctx, http.MethodPut, "status", nil, nil)},
 		{http.StatusInternalServerError, "broken", second(c.Report(ctx))},
 	} {
 		var got *Error
 		require.ErrorAs(t, e.err, &got)
 		require.Equal(t, e.code, got.Code)
 		require.Equal(t, e.text, got.Message)
+		if e.code != http.StatusInternalServerError {
+			require.NotEmpty(t, got.Causes[0].Thing, e.text)
+		}
 	}
+	var got *Error
+	require.ErrorAs(t, second(c.Add(ctx, AddRequest{})), &got)
+	require.Equal(t, []Cause{{Thing: "gpu", Problem: "nothing to add", Remedy: "say name=a"}}, got.Causes)
 }
 
 func second[T any](_ T, err error) error { return err }
@@ -154,6 +164,46 @@ func TestUnreadReplies(t *testing.T) {
 	require.ErrorIs(t, err, syscall.EPIPE)
 }
 
+// TestCrowd: many idle clients, and one that sends without end, keep nobody away and cost the server no more than
+// the connections and the body that it takes.
+func TestCrowd(t *testing.T) {
+	path, _ := startWith(t, time.Hour)
+	dial := func() net.Conn {
+		conn, err := net.Dial("unix", path)
+		require.NoError(t, err)
+		t.Cleanup(func() { conn.Close() })
+		return conn
+	}
+	var idle []net.Conn
+	for range 1000 {
+		idle = append(idle, dial())
+	}
+	c := NewClient(path)
+	_, err := c.Status(t.Context())
+	require.NoError(t, err)
+	closed := 0
+	for _, conn := range idle[:1000-maxConns] { // the oldest
+		require.NoError(t, conn.SetReadDeadline(time.Now().Add(time.Minute)))
+		if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+			closed++
+		}
+	}
+	require.Equal(t, 1000-maxConns, closed)
+
+	large := dial()
+	_, err = fmt.Fprintf(large, "POST /v1/gpus HTTP/1.1\r\nHost: umbra\r\nContent-Length: %d\r\n\r\n{\"gpu\":\"", 100_000_000)
+	require.NoError(t, err)
+	sent, part := 0, bytes.Repeat([]byte("x"), 1<<16)
+	for err == nil && sent < 100_000_000 {
+		n, writeErr := large.Write(part)
+		sent, err = sent+n, writeErr
+	}
+	require.Error(t, err)
+	require.Less(t, sent, 4*maxBody)
+	_, err = c.Status(t.Context())
+	require.NoError(t, err)
+}
+
 // stuck does not finish a removal before released is closed.
 type stuck struct {
 	fake
@@ -174,7 +224,9 @@ func TestEndBesideRequests(t *testing.T) {
 	b := stuck{begun: make(chan struct{}), released: make(chan struct{})}
 	ctx, cancel := context.WithCancel(t.Context())
 	done, removed := make(chan error, 1), make(chan struct{})
-	go func() { done <- serve(ctx, l, b, slog.New(slog.DiscardHandler), time.Hour) }()
+	go func() {
+		done <- serve(ctx, l, Handler(b, http.NotFoundHandler()), slog.New(slog.DiscardHandler), time.Hour)
+	}()
 	go func() {
 		defer close(removed)
 		_, _ = NewClient(path).Remove(t.Context(), "a", true)

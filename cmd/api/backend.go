@@ -3,6 +3,7 @@ package api
 import (
 	"fmt"
 	"net/http"
+	"strings"
 )
 
 // Backend is the server behind the API. Its errors are of type [Error], or
@@ -22,21 +23,43 @@ type Backend interface {
 
 // Error is the answer to a request that failed.
 type Error struct {
-	Code    int    `json:"-"` // HTTP's
-	Message string `json:"error"`
+	Code    int     `json:"-"` // HTTP's
+	Message string  `json:"error"`
+	Causes  []Cause `json:"causes"` // each thing that is wrong; none if the server failed
+}
+
+// Cause is one thing that is wrong.
+type Cause struct {
+	Thing   string `json:"thing"`            // an option, a GPU or a part of the request, as the user wrote it
+	Value   string `json:"value,omitempty"`  // that it has
+	Problem string `json:"problem"`          // with the value
+	Remedy  string `json:"remedy,omitempty"` // what to do
+}
+
+// NewCause makes a Cause. The reason is a problem, and after a semicolon a remedy.
+func NewCause(thing, value, reason string) Cause {
+	problem, remedy, _ := strings.Cut(reason, "; ")
+	return Cause{thing, value, problem, remedy}
 }
 
 func (e *Error) Error() string { return e.Message }
 
-// NotFound reports that there is no such GPU or request.
-func NotFound(format string, args ...any) error { return newError(http.StatusNotFound, format, args) }
+// NotFound reports that there is no such GPU or request. The text is a reason, as [NewCause] takes it.
+func NotFound(thing, value, format string, args ...any) error {
+	return newError(http.StatusNotFound, thing, value, format, args...)
+}
 
 // Conflict reports that the server's current state does not allow the request.
-func Conflict(format string, args ...any) error { return newError(http.StatusConflict, format, args) }
+func Conflict(thing, value, format string, args ...any) error {
+	return newError(http.StatusConflict, thing, value, format, args...)
+}
 
 // Invalid reports that the request itself is wrong.
-func Invalid(format string, args ...any) error { return newError(http.StatusBadRequest, format, args) }
+func Invalid(thing, value, format string, args ...any) error {
+	return newError(http.StatusBadRequest, thing, value, format, args...)
+}
 
-func newError(code int, format string, args []any) error {
-	return &Error{code, fmt.Sprintf(format, args...)}
+func newError(code int, thing, value, format string, args ...any) error {
+	text := fmt.Sprintf(format, args...)
+	return &Error{code, text, []Cause{NewCause(thing, value, text)}}
 }

@@ -142,9 +142,9 @@ func (c *Client) explain(err error) error {
 	const hint = "give the path that umbra serve was started with, in --control or the variable UMBRA_CONTROL"
 	switch st, statErr := os.Stat(c.path); {
 	case statErr == nil && st.Mode()&fs.ModeSocket == 0:
-		return Invalid("control socket %s: not a socket; %s", c.path, hint)
+		return Invalid("--control", c.path, "control socket %s: not a socket; %s", c.path, hint)
 	case errors.Is(err, fs.ErrNotExist):
-		return Invalid("control socket %s: no such file; %s", c.path, hint)
+		return Invalid("--control", c.path, "control socket %s: no such file; %s", c.path, hint)
 	case errors.Is(err, unix.ECONNREFUSED):
 		return fmt.Errorf("control socket %s: its server has ended; start one with umbra serve --control %s", c.path, c.path)
 	case errors.Is(err, fs.ErrPermission):

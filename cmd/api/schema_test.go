@@ -28,10 +28,9 @@ import (
 
 var update = flag.Bool("update", false, "write the generated reference pages")
 
-// printed are the types that the control API answers and the commands print.
+// printed are the types that the commands print, and those of the API that are written in parts.
 var printed = []any{
-	api.Status{}, api.Report{}, api.GPU{}, api.GPUReport{}, api.Scheduler{}, api.RegisterTable{}, api.Error{}, api.Serving{},
-	api.AddRequest{}, api.Reload{}, api.SetRequest{}, probe.Device{}, hostcards.Report{}, conformance.Case{}, conformance.Result{},
+	api.Error{}, api.Serving{}, api.GPUReport{}, probe.Device{}, hostcards.Report{}, conformance.Case{}, conformance.Result{},
 }
 
 // object is a JSON schema.
@@ -46,7 +45,7 @@ type generator struct {
 	parents  map[string][]string // properties that refer to a definition
 }
 
-// newGenerator makes definitions of all types in printed.
+// newGenerator makes definitions of all types of the API and in printed.
 func newGenerator(t *testing.T) *generator {
 	g := &generator{t, object{}, map[string]string{}, map[string][]string{}, map[string][]string{}}
 	for _, dir := range []string{"cmd/api", "cmd/hostcards", "aggregator/sched", "mmio", "vfiouser/probe", "vfiouser/conformance", "vfiouser/wire"} {
@@ -63,6 +62,7 @@ func newGenerator(t *testing.T) *generator {
 	for _, v := range printed {
 		g.of(reflect.TypeOf(v))
 	}
+	g.paths()
 	return g
 }
 
@@ -211,21 +211,63 @@ func generated(t *testing.T, name, text string) {
 	require.Equal(t, text, string(have), "make reference writes it")
 }
 
-// TestSchema: the schema in docs/reference is the one of the types, keys are in
+// TestSchema: the OpenAPI file in docs/reference is that of the types and routes, keys are in
 // snake_case, and durations are in keys that end in _ns.
 func TestSchema(t *testing.T) {
 	g := newGenerator(t)
 	want, err := json.MarshalIndent(object{
-		"$schema": "https://json-schema.org/draft/2020-12/schema",
-		"title":   "Umbra's control API and the JSON of its commands",
-		"$defs":   g.defs,
+		"openapi":    "3.1.1",
+		"info":       object{"title": "Umbra's control API and the JSON of its commands", "version": "1", "license": object{"name": "Apache-2.0", "identifier": "Apache-2.0"}},
+		"servers":    []object{{"url": "http://umbra", "description": "any name, over the control socket"}},
+		"paths":      g.paths(),
+		"components": object{"schemas": g.defs},
 	}, "", "  ")
 	require.NoError(t, err)
-	generated(t, "api.schema.json", string(want)+"\n")
+	generated(t, "openapi.json", strings.ReplaceAll(string(want), "#/$defs/", "#/components/schemas/")+"\n")
 
+	want, err = json.Marshal(object{"$defs": g.defs})
+	require.NoError(t, err)
 	var schema jsonschema.Schema
 	require.NoError(t, json.Unmarshal(want, &schema))
 	_, err = schema.Resolve(nil)
 	require.NoError(t, err)
 	require.NotEmpty(t, schema.Defs)
+}
+
+var pathParameter = regexp.MustCompile(`\{(\w+)\}`)
+
+// paths are the requests of the API.
+func (g *generator) paths() object {
+	content := func(of any) object {
+		return object{"application/json": object{"schema": g.of(reflect.TypeOf(of))}}
+	}
+	paths := object{"/metrics": object{"get": object{"summary": "The numbers in counters.md, for Prometheus.", "operationId": "metrics", "responses": object{
+		"200": object{"description": "Prometheus' text format", "content": object{"text/plain": object{"schema": object{"type": "string"}}}},
+	}}}}
+	for _, r := range api.Routes() {
+		method, at, _ := strings.Cut(r.Pattern, " ")
+		method = strings.ToLower(method)
+		parameters := []object{}
+		for _, name := range pathParameter.FindAllStringSubmatch(at, -1) {
+			parameters = append(parameters, object{"name": name[1], "in": "path", "required": true, "schema": object{"type": "string"}})
+		}
+		for name, about := range r.Query {
+			parameters = append(parameters, object{"name": name, "in": "query", "description": about, "schema": object{"type": "string"}})
+		}
+		operation := object{
+			"summary": r.About, "operationId": method + strings.NewReplacer("/v1", "", "{", "", "}", "", "/", "_").Replace(at), "parameters": parameters,
+			"responses": object{
+				"200":     object{"description": "done", "content": content(r.Answer)},
+				"default": object{"description": "not done", "content": content(api.Error{})},
+			},
+		}
+		if r.Body != nil {
+			operation["requestBody"] = object{"required": true, "content": content(r.Body)}
+		}
+		if paths[at] == nil {
+			paths[at] = object{}
+		}
+		paths[at].(object)[method] = operation
+	}
+	return paths
 }

@@ -10,8 +10,11 @@ import (
 	"time"
 )
 
-// maxBody bounds the size of a request.
-const maxBody = 64 << 10
+// maxBody and maxHeader bound the size of a request.
+const (
+	maxBody   = 1 << 20
+	maxHeader = 16 << 10
+)
 
 // requestTimeout bounds the time that a client may take to send a request, and to take the reply.
 const requestTimeout = 10 * time.Second
@@ -20,14 +23,15 @@ const requestTimeout = 10 * time.Second
 // longer, which waits for a client: it goes on, beside the end of the other GPUs.
 const lastRequests = time.Second
 
-// Serve answers requests on l for b until ctx ends. It closes l.
-func Serve(ctx context.Context, l net.Listener, b Backend, log *slog.Logger) error {
-	return serve(ctx, l, b, log, requestTimeout)
+// Serve answers requests on l by h until ctx ends. It closes l.
+func Serve(ctx context.Context, l net.Listener, h http.Handler, log *slog.Logger) error {
+	return serve(ctx, l, h, log, requestTimeout)
 }
 
-func serve(ctx context.Context, l net.Listener, b Backend, log *slog.Logger, timeout time.Duration) error {
+func serve(ctx context.Context, l net.Listener, h http.Handler, log *slog.Logger, timeout time.Duration) error {
+	open := &conns{since: make(map[net.Conn]time.Time)}
 	s := &http.Server{
-		Handler: handler(b, timeout), ReadTimeout: timeout, WriteTimeout: timeout, IdleTimeout: timeout,
+		Handler: h, ReadTimeout: timeout, WriteTimeout: timeout, IdleTimeout: timeout, MaxHeaderBytes: maxHeader, ConnState: open.note,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
 	done := make(chan error, 1)
@@ -45,57 +49,34 @@ func serve(ctx context.Context, l net.Listener, b Backend, log *slog.Logger, tim
 	return err
 }
 
-func handler(b Backend, timeout time.Duration) http.Handler {
+// Handler answers the API's requests for b, and those of Prometheus by metrics.
+func Handler(b Backend, metrics http.Handler) http.Handler {
 	m := http.NewServeMux()
-	handle := func(pattern string, f func(*http.Request) (any, error)) {
-		m.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-			r.Body = http.MaxBytesReader(w, r.Body, maxBody)
-			v, err := f(r)
-			answer(w, v, err, timeout)
+	for _, r := range Routes() {
+		m.HandleFunc(r.Pattern, func(w http.ResponseWriter, req *http.Request) {
+			req.Body = http.MaxBytesReader(w, req.Body, maxBody)
+			v, err := r.serve(b, req)
+			answer(w, req, v, err)
 		})
 	}
-	name := func(r *http.Request) string { return r.PathValue("name") }
-	handle("GET /v1/status", func(*http.Request) (any, error) { return b.Status() })
-	handle("GET /v1/report", func(*http.Request) (any, error) { return b.Report() })
-	handle("GET /v1/registers", func(r *http.Request) (any, error) { return b.Registers(r.URL.Query().Get("gpu")) })
-	handle("GET /v1/scheduler", func(*http.Request) (any, error) { return b.Scheduler() })
-	handle("GET /v1/gpus/{name}", func(r *http.Request) (any, error) { return b.Show(name(r)) })
-	handle("DELETE /v1/gpus/{name}", func(r *http.Request) (any, error) {
-		return b.Remove(name(r), r.URL.Query().Get("force") == "true")
-	})
-	handle("POST /v1/reload", func(*http.Request) (any, error) { return b.Reload() })
-	handle("POST /v1/gpus", withBody(func(_ *http.Request, a AddRequest) (any, error) { return b.Add(a) }))
-	handle("PATCH /v1/gpus/{name}", withBody(func(r *http.Request, s SetRequest) (any, error) { return b.Set(name(r), s) }))
-	handle("PATCH /v1/scheduler", withBody(func(_ *http.Request, s SetRequest) (any, error) { return b.SetScheduler(s) }))
-	handle("/", func(r *http.Request) (any, error) {
-		return nil, NotFound("no such request: %s %s", r.Method, r.URL.Path)
+	m.Handle("GET /metrics", metrics)
+	m.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		answer(w, r, nil, NotFound("request", r.Method+" "+r.URL.Path, "no such request: %s %s; docs/reference/openapi.json has all", r.Method, r.URL.Path))
 	})
 	return m
 }
 
-// withBody decodes the body of a request.
-func withBody[T any](f func(*http.Request, T) (any, error)) func(*http.Request) (any, error) {
-	return func(r *http.Request) (any, error) {
-		var body T
-		d := json.NewDecoder(r.Body)
-		d.DisallowUnknownFields()
-		if err := d.Decode(&body); err != nil {
-			return nil, Invalid("request: %v", err)
-		}
-		return f(r, body)
-	}
-}
-
 // answer writes the result of a request.
-func answer(w http.ResponseWriter, v any, err error, timeout time.Duration) {
+func answer(w http.ResponseWriter, r *http.Request, v any, err error) {
 	code := http.StatusOK
 	if err != nil {
-		e := &Error{http.StatusInternalServerError, err.Error()}
+		e := &Error{Code: http.StatusInternalServerError, Message: err.Error(), Causes: []Cause{}}
 		errors.As(err, &e)
 		v, code = e, e.Code
 	}
 	// The server's own limit includes the request's work. This fails for no connection of a server.
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(timeout))
+	limit := r.Context().Value(http.ServerContextKey).(*http.Server).WriteTimeout
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(limit))
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
 	_ = json.NewEncoder(w).Encode(v) // fails if the client has disconnected

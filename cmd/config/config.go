@@ -36,6 +36,7 @@ type Config struct {
 	Access    Access    `yaml:"access" embed:"" prefix:"socket-" group:"Who may connect"`
 	Control   string    `yaml:"control" placeholder:"PATH" help:"UNIX socket for umbra status, gpu, sched and regs. default: where these look for it, at $XDG_RUNTIME_DIR/umbra.sock, or /run/umbra/control.sock without that variable."`
 	Admins    Access    `yaml:"control-access" embed:"" prefix:"control-" group:"Who may connect"`
+	Metrics   Address   `yaml:"metrics" placeholder:"HOST:PORT" help:"TCP address where Prometheus reads /metrics: 127.0.0.1:9101. Whoever reaches it sees the numbers of all guests. The control socket has them without it."`
 	Card      Card      `yaml:"card" embed:"" group:"The card"`
 	Server    Server    `yaml:"server" embed:"" group:"The server"`
 	Log       Log       `yaml:"log" embed:"" prefix:"log-" group:"The server"`

@@ -33,6 +33,8 @@ func other(o option) string {
 	switch o.value.Interface().(type) {
 	case bool:
 		return fmt.Sprint(o.tag.Get("default") != "true")
+	case Address:
+		return ":9101"
 	case ID:
 		return "06dd"
 	case Mode:
@@ -103,7 +105,7 @@ func TestEveryOption(t *testing.T) {
 
 // TestFileErrors: an error names file, line, column, key and value, and what would be accepted.
 func TestFileErrors(t *testing.T) {
-	const top = "socket, access, control, control-access, card, server, log, shadow, limits, scheduler, gpus, profiles"
+	const top = "socket, access, control, control-access, metrics, card, server, log, shadow, limits, scheduler, gpus, profiles"
 	const card = "kind, vram, engines, slice, index, user, any-driver, chip, model, rom, msi, temperature, tpcs, bar1, bar3, bar-map, pci-device, pci-subsystem"
 	const size = "is not a size; write a whole number and a unit: 512MiB, 1GiB (KiB, MiB, GiB, TiB; B for bytes); must be"
 	for _, c := range []struct{ file, want string }{

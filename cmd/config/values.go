@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"net"
 	"regexp"
 	"slices"
 	"strconv"
@@ -80,6 +81,19 @@ func timeText(d time.Duration) string {
 		return fmt.Sprintf("%ds", d/time.Second)
 	}
 	return strings.Replace(d.String(), "µ", "u", 1)
+}
+
+// Address is a TCP address, written 127.0.0.1:9101 or :9101.
+type Address string
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (a *Address) UnmarshalText(text []byte) error {
+	_, port, err := net.SplitHostPort(string(text))
+	if n, e := strconv.ParseUint(port, 10, 16); err != nil || e != nil || n == 0 {
+		return fmt.Errorf("%q is not an address with a port; write 127.0.0.1:9101, or :9101 for every address of this machine", text)
+	}
+	*a = Address(text)
+	return nil
 }
 
 // Counts is a list of numbers, written with commas: 4,4,3,3.

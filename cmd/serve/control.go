@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"slices"
 	"time"
@@ -110,24 +111,43 @@ func (s *Server) find(name string) (*Endpoint, error) {
 		}
 	}
 	if len(names) == 0 {
-		return nil, api.NotFound("there is no GPU %s: there are none", name)
+		return nil, api.NotFound("gpu", name, "there is no GPU %s: there are none", name)
 	}
-	return nil, api.NotFound("there is no GPU %s; %s", name, config.Known(name, names))
+	return nil, api.NotFound("gpu", name, "there is no GPU %s; %s", name, config.Known(name, names))
 }
 
 // refused makes an API error of err: Invalid if the request itself is wrong, else
 // Conflict.
 func refused(err error) error {
-	if wrong := new(config.Error); errors.As(err, &wrong) {
-		return api.Invalid("%v", err)
+	if errors.As(err, new(*config.Error)) {
+		return &api.Error{Code: http.StatusBadRequest, Message: err.Error(), Causes: causes(err)}
 	}
-	return api.Conflict("%v", err)
+	return conflict(err)
+}
+
+// conflict makes an API error of err, which is the server's present state.
+func conflict(err error) error {
+	return &api.Error{Code: http.StatusConflict, Message: err.Error(), Causes: causes(err)}
+}
+
+// causes lists what is wrong.
+func causes(err error) (out []api.Cause) {
+	if list, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, e := range list.Unwrap() {
+			out = append(out, causes(e)...)
+		}
+		return out
+	}
+	if wrong := new(config.Error); errors.As(err, &wrong) {
+		return []api.Cause{api.NewCause(wrong.Where, wrong.Value, wrong.Reason)}
+	}
+	return []api.Cause{api.NewCause("server", "", err.Error())}
 }
 
 // needShared refuses changes of virtual GPUs in pass-through.
 func (s *Server) needShared() error {
 	if s.Shared == nil {
-		return api.Conflict("this server gives the whole card to one guest; to share a card, start a server with --gpu or with gpus in its configuration file")
+		return api.Conflict("socket", s.Config.Socket, "this server gives the whole card to one guest; to share a card, start a server with --gpu or with gpus in its configuration file")
 	}
 	return nil
 }
@@ -163,16 +183,16 @@ func (s *Server) add(g config.GPU) (out api.GPU, err error) {
 	for _, e := range s.Endpoints() {
 		switch there := e.options.Load(); {
 		case there.Name == g.Name:
-			return out, api.Conflict("a GPU named %s is running already; remove it first or choose another name", g.Name)
+			return out, api.Conflict("name", g.Name, "a GPU named %s is running already; remove it first or choose another name", g.Name)
 		case there.Socket == g.Socket:
-			return out, api.Conflict("%s: %s: GPU %s listens there already; choose another path", g.Where("socket"), g.Socket, there.Name)
+			return out, conflict(&config.Error{Where: g.Where("socket"), Value: g.Socket, Reason: fmt.Sprintf("GPU %s listens there already; choose another path", there.Name)})
 		default:
 			all = append(all, *there)
 		}
 	}
 	all = append(all, g)
 	if err := cmp.Or(s.Config.Fit(all), s.Config.FitAddresses(all, config.Size(addressSpace()))); err != nil {
-		return out, api.Conflict("%v", err)
+		return out, conflict(err)
 	}
 	cfg, err := GPUOf(&all[len(all)-1])
 	if err != nil {
@@ -257,9 +277,9 @@ func (s *Server) Remove(name string, force bool) (r api.GPUReport, err error) {
 	}
 	switch r, err = e.Remove(force); {
 	case errors.Is(err, ErrAttached):
-		err = api.Conflict("GPU %s: a client is attached; end it, or disconnect it with --force", name)
+		err = api.Conflict("gpu", name, "GPU %s: a client is attached; end it, or disconnect it with --force", name)
 	case errors.Is(err, vfiouser.ErrStuck):
-		err = api.Conflict("GPU %s: %v; the GPU refuses clients, and is removed once the thread has ended", name, err)
+		err = api.Conflict("gpu", name, "GPU %s: %v; the GPU refuses clients, and is removed once the thread has ended", name, err)
 	case err != nil:
 		err = fmt.Errorf("GPU %s: %w", name, err)
 	default:

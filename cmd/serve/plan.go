@@ -3,10 +3,13 @@ package serve
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/card"
@@ -116,6 +119,28 @@ func (p *Plan) Control(from Sockets) (net.Listener, error) {
 		return nil, errors.Join(fmt.Errorf("control %w", err), l.Close())
 	}
 	return l, nil
+}
+
+// Metrics listens at the address where Prometheus asks; nil if the options name none.
+func (p *Plan) Metrics() (net.Listener, error) {
+	at := string(p.config.Metrics)
+	if at == "" {
+		return nil, nil
+	}
+	l, err := net.Listen("tcp", at)
+	if err == nil {
+		return l, nil
+	}
+	reason := err.Error()
+	switch {
+	case errors.Is(err, unix.EADDRINUSE):
+		reason = "another program listens there; choose another port"
+	case errors.Is(err, unix.EADDRNOTAVAIL):
+		reason = "this machine has no such address; choose one that ip address lists"
+	case errors.Is(err, fs.ErrPermission):
+		reason = "this user may not listen there; choose a port from 1024 on"
+	}
+	return nil, &config.Error{Where: p.config.Where("metrics"), Value: at, Reason: reason}
 }
 
 // Start makes the card and serves it, or its virtual GPUs, at inherited sockets where there are such.

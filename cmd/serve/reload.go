@@ -50,7 +50,7 @@ func optionsOf(what any) options {
 // change that is refused is tried again by the next Reload.
 func (s *Server) Reload() (out api.Reload, err error) {
 	if s.Reread == nil {
-		return out, api.Conflict("this server was not started with a configuration file (--config); change it with umbra gpu and umbra sched")
+		return out, api.Conflict("--config", "", "this server was not started with a configuration file (--config); change it with umbra gpu and umbra sched")
 	}
 	s.reloading.Lock()
 	defer s.reloading.Unlock()
@@ -62,7 +62,7 @@ func (s *Server) Reload() (out api.Reload, err error) {
 		return out, refused(err)
 	}
 	if kind := next.Card.Kind; kind != s.Config.Card.Kind {
-		return out, api.Conflict("%s: %s: the card is there as %s; restart the server to have another", next.Where("card.kind"), kind, s.Config.Card.Kind)
+		return out, refused(&config.Error{Where: next.Where("card.kind"), Value: kind, Reason: "the card is there as " + s.Config.Card.Kind + "; restart the server to have another"})
 	}
 	r := reload{Server: s, was: s.stated, now: state(next), out: api.Reload{Steps: []api.ReloadStep{}}}
 	r.remove()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/cmd/api"
 	"github.com/umbra-gpu/umbra/cmd/config"
+	"github.com/umbra-gpu/umbra/cmd/metrics"
 	"github.com/umbra-gpu/umbra/vfiouser"
 )
 
@@ -66,18 +68,24 @@ func (s *Server) Endpoints() []*Endpoint {
 	return s.Shared.GPUs()
 }
 
-// Run answers requests at the control socket, if it is not nil, until ctx ends, the client of an
-// inherited connection disconnects, or the control socket fails.
-func (s *Server) Run(ctx context.Context, control net.Listener) (err error) {
+// Run answers requests at the control socket, and those of Prometheus at an address, where these are not nil,
+// until ctx ends, the client of an inherited connection disconnects, or one of them fails.
+func (s *Server) Run(ctx context.Context, control, scraped net.Listener) (err error) {
 	serving, cancel := context.WithCancelCause(ctx)
 	var controlled sync.WaitGroup
-	if control != nil {
+	answer := func(l net.Listener, h http.Handler) {
+		if l == nil {
+			return
+		}
 		controlled.Go(func() {
-			if err := api.Serve(serving, control, s, s.log); err != nil {
+			if err := api.Serve(serving, l, h, s.log); err != nil {
 				cancel(err)
 			}
 		})
 	}
+	numbers := metrics.Handler(s.Report, s.Version, s.log)
+	answer(control, api.Handler(s, numbers))
+	answer(scraped, numbers)
 	var alone <-chan struct{} // closed when a whole card is no longer served
 	if s.Whole != nil {
 		alone = s.Whole.served

@@ -35,7 +35,7 @@ func (s *Server) needSharing() error {
 	if err := s.needShared(); err != nil || s.sharing != config.Unshared {
 		return err
 	}
-	return api.Conflict("there is no scheduler: work is given to the card as it comes; %s", config.WithScheduler)
+	return api.Conflict("scheduler.policy", config.SchedulerOff, "there is no scheduler: work is given to the card as it comes; %s", config.WithScheduler)
 }
 
 func (e *Endpoint) share() *api.Share {
@@ -65,7 +65,7 @@ func (s *Server) SetScheduler(r api.SetRequest) (out api.Scheduler, err error) {
 		return out, err
 	}
 	if s.sharing == config.BySlices {
-		return out, api.Conflict("this card shares its engines itself, by the weights of its GPUs alone; umbra gpu set NAME weight=200 changes one")
+		return out, api.Conflict("card.kind", s.Config.Card.Kind, "this card shares its engines itself, by the weights of its GPUs alone; umbra gpu set NAME weight=200 changes one")
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

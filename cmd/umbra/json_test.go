@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,10 +18,15 @@ import (
 	"github.com/umbra-gpu/umbra/vfiouser/client"
 )
 
-// validator holds JSON against the definitions in docs/reference/api.schema.json.
+// validator holds JSON against the definitions in docs/reference/openapi.json.
 func validator(t *testing.T) func(definition string, text []byte) {
-	data, err := os.ReadFile("../../docs/reference/api.schema.json")
+	data, err := os.ReadFile("../../docs/reference/openapi.json")
 	require.NoError(t, err)
+	var file struct {
+		Components struct{ Schemas json.RawMessage }
+	}
+	require.NoError(t, json.Unmarshal(data, &file))
+	data = fmt.Appendf(nil, `{"$defs": %s}`, bytes.ReplaceAll(file.Components.Schemas, []byte("#/components/schemas/"), []byte("#/$defs/")))
 	return func(definition string, text []byte) {
 		t.Helper()
 		var schema jsonschema.Schema

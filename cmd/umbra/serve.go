@@ -76,6 +76,13 @@ func (c *serveCmd) Run(ctx context.Context, parsed *kong.Context, out output) (e
 	if control != nil {
 		defer control.Close()
 	}
+	scraped, err := plan.Metrics()
+	if err != nil {
+		return err
+	}
+	if scraped != nil {
+		defer scraped.Close()
+	}
 	if c.FD != noFD {
 		given, err := serve.Inherit(c.FD)
 		if err != nil {
@@ -109,7 +116,7 @@ func (c *serveCmd) Run(ctx context.Context, parsed *kong.Context, out output) (e
 	}
 	stop := handleSignals(signals, stdout, server)
 	quiet := parent.follow(server)
-	err = server.Run(ctx, control)
+	err = server.Run(ctx, control, scraped)
 	quiet()
 	parent.send("STOPPING=1")
 	stop()
