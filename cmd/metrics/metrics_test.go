@@ -1,9 +1,14 @@
 package metrics_test
 
 import (
+	"encoding/json"
+	"os"
 	"reflect"
+	"regexp"
+	"strings"
 	"testing"
 
+	"github.com/goccy/go-yaml"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	dto "github.com/prometheus/client_model/go"
@@ -100,5 +105,44 @@ func BenchmarkScrape(b *testing.B) {
 	for b.Loop() {
 		_, err := all.Gather()
 		require.NoError(b, err)
+	}
+}
+
+// TestContrib: the dashboard and the alerts name only metrics that there are, with labels that these have.
+func TestContrib(t *testing.T) {
+	labels := map[string][]string{"umbra_build_info": {"version"}}
+	for _, n := range metrics.Numbers() {
+		labels[n.Metric] = n.Labels
+	}
+	use := regexp.MustCompile(`\b(umbra_\w+)(?:\{([^}]*)\})?`)
+	label := regexp.MustCompile(`(\w+)=~?`)
+	count := func(name, text string) {
+		for _, m := range use.FindAllStringSubmatch(text, -1) {
+			require.Contains(t, labels, m[1], name)
+			for _, l := range label.FindAllStringSubmatch(strings.ReplaceAll(m[2], `\"`, `"`), -1) {
+				require.Contains(t, append(labels[m[1]], "instance", "job"), l[1], "%s: %s", name, m[0])
+			}
+		}
+	}
+	dashboard, err := os.ReadFile("../../contrib/grafana/umbra.json")
+	require.NoError(t, err)
+	require.True(t, json.Valid(dashboard))
+	count("dashboard", string(dashboard))
+	text, err := os.ReadFile("../../contrib/prometheus/umbra.rules.yml")
+	require.NoError(t, err)
+	var rules struct {
+		Groups []struct {
+			Rules []struct {
+				Alert, Expr string
+				Annotations map[string]string
+			}
+		}
+	}
+	require.NoError(t, yaml.Unmarshal(text, &rules))
+	require.NotEmpty(t, rules.Groups[0].Rules)
+	for _, r := range rules.Groups[0].Rules {
+		count(r.Alert, r.Expr)
+		require.Regexp(t, `(?s)(umbra_|^up).*`, r.Expr)
+		require.NotEmpty(t, r.Annotations["summary"], r.Alert)
 	}
 }
