@@ -18,6 +18,7 @@ type Backend interface {
 	Scheduler() (Scheduler, error)
 	SetScheduler(s SetRequest) (Scheduler, error)
 	Reload() (Reload, error)
+	Save() (Saved, error)
 	Registers(gpu string) (RegisterTable, error) // of one GPU, or the sum of all ("")
 }
 

@@ -102,6 +102,11 @@ func (c *Client) SetScheduler(ctx context.Context, r SetRequest) (s Scheduler, e
 	return s, c.do(ctx, http.MethodPatch, "scheduler", r, &s)
 }
 
+// Save returns the configuration that makes the same server again.
+func (c *Client) Save(ctx context.Context) (s Saved, err error) {
+	return s, c.do(ctx, http.MethodGet, "config", nil, &s)
+}
+
 // Reload reads the configuration file again and applies what changed in it.
 func (c *Client) Reload(ctx context.Context) (r Reload, err error) {
 	return r, c.do(ctx, http.MethodPost, "reload", nil, &r)

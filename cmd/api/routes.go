@@ -34,6 +34,7 @@ func Routes() []Route {
 		withBody("PATCH /v1/scheduler", "Changes options of the scheduler.", func(b Backend, _ *http.Request, s SetRequest) (Scheduler, error) { return b.SetScheduler(s) }),
 		route("GET /v1/registers", "The register table of one GPU, or of all.", map[string]string{"gpu": "Name of the GPU."},
 			func(b Backend, r *http.Request) (RegisterTable, error) { return b.Registers(r.URL.Query().Get("gpu")) }),
+		route("GET /v1/config", "The configuration that makes the same server again.", nil, func(b Backend, _ *http.Request) (Saved, error) { return b.Save() }),
 		route("POST /v1/reload", "Reads the configuration file again and applies what changed in it.", nil, func(b Backend, _ *http.Request) (Reload, error) { return b.Reload() }),
 	}
 }

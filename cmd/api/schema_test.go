@@ -30,7 +30,7 @@ var update = flag.Bool("update", false, "write the generated reference pages")
 
 // printed are the types that the commands print, and those of the API that are written in parts.
 var printed = []any{
-	api.Error{}, api.Serving{}, api.GPUReport{}, probe.Device{}, hostcards.Report{}, conformance.Case{}, conformance.Result{},
+	api.Attachment{}, api.Error{}, api.Serving{}, api.GPUReport{}, probe.Device{}, hostcards.Report{}, conformance.Case{}, conformance.Result{},
 }
 
 // object is a JSON schema.

@@ -164,6 +164,20 @@ type ReloadStep struct {
 	Refused string `json:"refused,omitempty"` // why it was not done
 }
 
+// Saved is the configuration of a running server.
+type Saved struct {
+	YAML string `json:"yaml"` // a file that makes the same server again: its options, schedule and GPUs
+}
+
+// Attachment says how a machine attaches to a GPU. The arguments give the machine 2 GiB of memory, which must be shared.
+type Attachment struct {
+	GPU             string   `json:"gpu"`
+	Socket          string   `json:"socket"`
+	QEMU            []string `json:"qemu"`             // arguments
+	CloudHypervisor []string `json:"cloud_hypervisor"` // arguments
+	Libvirt         string   `json:"libvirt"`          // elements of a domain
+}
+
 // Serving is the line that umbra serve --json writes when it is ready.
 type Serving struct {
 	Event    string       `json:"event"` // serving

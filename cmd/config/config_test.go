@@ -79,7 +79,7 @@ func values(p any) map[string]any {
 	return out
 }
 
-// TestEveryOption: each option can be given by a file and by a flag, and changes nothing else.
+// TestEveryOption: each option can be given by a file, by a flag and by a saved file, and changes nothing else.
 func TestEveryOption(t *testing.T) {
 	usual := values(Default())
 	for _, o := range options(Default()) {
@@ -100,6 +100,12 @@ func TestEveryOption(t *testing.T) {
 		fromFlag.Override(want, []string{o.flag})
 		require.Equal(t, values(want), values(fromFlag), o.path)
 		require.Equal(t, "--"+o.flag, fromFlag.Where(o.path))
+
+		saved, err := fromFlag.Save(fromFlag.Schedule(), nil)
+		require.NoError(t, err)
+		fromSaved := Default()
+		require.NoError(t, fromSaved.Parse("saved.yaml", saved), "%s", saved)
+		require.Equal(t, values(want), values(fromSaved), "%s", saved)
 	}
 }
 

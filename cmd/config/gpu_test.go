@@ -68,6 +68,11 @@ func TestEveryKeyOfAGPU(t *testing.T) {
 		plain, err := read("card: {vram: 6GiB}\n", "name=a,socket=x.sock,vram=4GiB,chip="+chip)
 		require.NoError(t, err)
 		require.NotEqual(t, values(&plain.GPUs[0])[o.path], values(&c.GPUs[0])[o.path], o.path)
+		saved, err := c.Save(c.Schedule(), c.GPUs)
+		require.NoError(t, err)
+		again, err := read(string(saved))
+		require.NoError(t, err, "%s", saved)
+		require.Equal(t, values(&c.GPUs[0]), values(&again.GPUs[0]), "%s", saved)
 		if o.path == "socket" {
 			continue
 		}

@@ -266,6 +266,19 @@ func (s *Server) Show(name string) (api.GPUReport, error) {
 	return out, nil
 }
 
+// Save implements api.Backend.
+func (s *Server) Save() (out api.Saved, err error) {
+	var gpus []config.GPU
+	if s.Shared != nil {
+		for _, e := range s.Endpoints() {
+			gpus = append(gpus, *e.options.Load())
+		}
+	}
+	text, err := s.Config.Save(s.Schedule(), gpus)
+	out.YAML = string(text)
+	return out, err
+}
+
 // Remove implements api.Backend.
 func (s *Server) Remove(name string, force bool) (r api.GPUReport, err error) {
 	if err := s.needShared(); err != nil {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"strings"
 
@@ -25,16 +26,21 @@ func state(c *config.Config) stated {
 	out := stated{optionsOf(c), make(map[string]options), nil}
 	for i := range c.GPUs {
 		g := &c.GPUs[i]
-		o := optionsOf(g)
-		for _, key := range []string{"channels", "guaranteed", "tables"} { // which depend on the other GPUs
-			if !g.Given(key) {
-				o[key] = "the default"
-			}
-		}
-		delete(o, "profile") // whose keys the GPU has
-		out.gpus[g.Name], out.order = o, append(out.order, g.Name)
+		out.gpus[g.Name], out.order = optionsOfGPU(g, g), append(out.order, g.Name)
 	}
 	return out
+}
+
+// optionsOfGPU are those of a GPU that was stated so.
+func optionsOfGPU(g, stated *config.GPU) options {
+	o := optionsOf(g)
+	for _, key := range []string{"channels", "guaranteed", "tables"} { // which depend on the other GPUs
+		if !stated.Given(key) {
+			o[key] = "the default"
+		}
+	}
+	delete(o, "profile") // whose keys the GPU has
+	return o
 }
 
 func optionsOf(what any) options {
@@ -130,13 +136,20 @@ func (r *reload) server(next *config.Config) {
 // gpu adds a GPU, or changes what it says otherwise now.
 func (r *reload) gpu(g *config.GPU) {
 	what, was, now := "gpu "+g.Name, r.was.gpus[g.Name], r.now.gpus[g.Name]
+	inForce := options(nil)
+	if e, err := r.find(g.Name); err == nil && r.Shared != nil {
+		inForce = optionsOfGPU(e.options.Load(), g)
+	}
+	if was == nil && maps.Equal(inForce, now) {
+		return // a request added it
+	}
 	if was == nil {
 		if _, err := r.add(g.Unfitted()); !r.step(what, "added", err) {
 			delete(r.now.gpus, g.Name)
 		}
 		return
 	}
-	live := r.compare(what, config.Settings(g), was, now, func(string) bool { return false }, "while the GPU is there; remove the GPU and add it")
+	live := r.compare(what, config.Settings(g), was, now, func(key string) bool { return inForce != nil && inForce[key] == now[key] }, "while the GPU is there; remove the GPU and add it")
 	r.apply(what, live, was, now, func(o api.SetRequest) ([]api.Change, error) {
 		answer, err := r.Set(g.Name, o)
 		return answer.Changes, err

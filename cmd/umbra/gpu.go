@@ -59,6 +59,7 @@ func (c *statusCmd) Run(ctx context.Context, out output) error {
 type gpuCmd struct {
 	List   gpuListCmd   `cmd:"" help:"List the GPUs of a running server."`
 	Show   gpuShowCmd   `cmd:"" help:"Show everything about one GPU: its options and its counts."`
+	Attach gpuAttachCmd `cmd:"" help:"Print the arguments that attach a machine to a GPU."`
 	Add    gpuAddCmd    `cmd:"" help:"Add a virtual GPU to a running server."`
 	Set    gpuSetCmd    `cmd:"" help:"Change options of a virtual GPU while its guest runs."`
 	Remove gpuRemoveCmd `cmd:"" help:"Remove a virtual GPU and give its share of the card back."`

@@ -73,6 +73,8 @@ func TestJSONKeepsToItsSchema(t *testing.T) {
 			if setup == api.SetupVirtual {
 				name = "a"
 				printed("GPU", append([]string{"gpu", "set", "a", "weight=7", "limits.request=2s"}, control...)...)
+				printed("Attachment", append([]string{"gpu", "attach", "a"}, control...)...)
+				printed("Saved", append([]string{"config", "save"}, control...)...)
 				printed("GPU", append([]string{"gpu", "add", "name=d", "socket=d.sock", "vram=64MiB"}, control...)...)
 				printed("Scheduler", append([]string{"sched", "set", "credit.period=20ms"}, control...)...)
 				printed("Scheduler", append([]string{"sched", "show"}, control...)...)

@@ -51,6 +51,7 @@ type commands struct {
 	Bench   benchCmd    `cmd:"" help:"Measure Umbra on this machine."`
 	Sched   schedCmd    `cmd:"" help:"Show, change and simulate how card time is shared."`
 	Lab     labCmd      `cmd:"" help:"Run programs in guests that Umbra boots."`
+	Config  configCmd   `cmd:"" help:"Save the configuration of a running server."`
 	Reload  reloadCmd   `cmd:"" help:"Let a running server apply what changed in its configuration file."`
 	Version versionCmd  `cmd:"" help:"Print the version."`
 

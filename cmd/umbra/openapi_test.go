@@ -34,7 +34,9 @@ type operation struct {
 func operations(t *testing.T) map[string]map[string]operation {
 	data, err := os.ReadFile("../../docs/reference/openapi.json")
 	require.NoError(t, err)
-	var file struct{ Paths map[string]map[string]operation }
+	var file struct {
+		Paths map[string]map[string]operation
+	}
 	require.NoError(t, json.Unmarshal(data, &file))
 	return file.Paths
 }
@@ -85,6 +87,7 @@ func TestRepliesKeepToOpenAPI(t *testing.T) {
 		{"PATCH /v1/scheduler", "/v1/scheduler", `{"options":"policy=fair"}`, 400},
 		{"GET /v1/registers", "/v1/registers?gpu=a", "", 200},
 		{"GET /v1/registers", "/v1/registers?gpu=nobody", "", 404},
+		{"GET /v1/config", "/v1/config", "", 200},
 		{"POST /v1/reload", "/v1/reload", "", 200},
 		{"GET /metrics", "/metrics", "", 200},
 	} {

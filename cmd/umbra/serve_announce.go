@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"strings"
@@ -88,35 +87,4 @@ func interruptsOf(f *config.Face) string {
 		return "MSI"
 	}
 	return "INTx"
-}
-
-// qemuArgs are QEMU's arguments that attach the GPU at a socket. The server maps the
-// guest's memory, so the memory must be shared; any size works if it is the same in both.
-func qemuArgs(socket string) []string {
-	at, _ := json.Marshal(socket) // strings always encode
-	return []string{
-		"-machine", "q35,memory-backend=mem",
-		"-m", "2G",
-		"-object", "memory-backend-memfd,id=mem,size=2G,share=on",
-		"-device", fmt.Sprintf(`{"driver":"vfio-user-pci","socket":{"path":%s,"type":"unix"}}`, at),
-	}
-}
-
-// shellLines writes arguments for a shell, an option and its value to a line.
-func shellLines(args []string) string {
-	var b strings.Builder
-	for i, a := range args {
-		sign := " "
-		if strings.HasPrefix(a, "-") {
-			sign = " \\\n  "
-		}
-		if i == 0 {
-			sign = "  "
-		}
-		if strings.ContainsAny(a, " '\"{}$`\\&;|<>()*?[]#~!") {
-			a = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
-		}
-		b.WriteString(sign + a)
-	}
-	return b.String() + "\n"
 }
