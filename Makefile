@@ -1,6 +1,7 @@
 # Everything is Go; make only gives the commands short names.
 
 GO ?= go
+OUT ?= bin
 FUZZTIME ?= 15s
 # The card runs programs with AVX2 or AVX-512 if it was built with Go's vectors, which are an experiment still.
 VECTORS = GOEXPERIMENT=simd
@@ -13,6 +14,12 @@ help: ## list the targets
 
 build: ## build the command, bin/umbra
 	$(VECTORS) $(GO) build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/umbra ./cmd/umbra
+
+# A Debian version begins with a digit: a tag without its v, or 0~ and a commit.
+deb: export DEB_VERSION = $(or $(patsubst v%,%,$(filter v%,$(VERSION))),0~$(VERSION))
+deb: ## build the Debian package into OUT (bin); its command needs no library
+	CGO_ENABLED=0 $(VECTORS) $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/static/umbra ./cmd/umbra
+	$(GO) tool -modfile=tools/pack/go.mod nfpm package --config contrib/deb/nfpm.yaml --packager deb --target $(OUT)
 
 demo: build ## show two Debian guests on one software card, with CHIP=gh100 as a GH100; fetches what is missing
 	$(GO) run ./tests/demo --umbra bin/umbra $(if $(CHIP),--chip $(CHIP))
@@ -58,4 +65,4 @@ clean: ## remove what was built (fetched things stay in the cache folder)
 	rm -rf bin
 	$(GO) clean -testcache
 
-.PHONY: help build demo real-card test test-release test-unit test-vm libvfio-user build-libvfio-user test-libvfio-user lint fuzz bench reference clean
+.PHONY: help build deb demo real-card test test-release test-unit test-vm libvfio-user build-libvfio-user test-libvfio-user lint fuzz bench reference clean

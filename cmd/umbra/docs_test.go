@@ -36,7 +36,7 @@ func pages(t *testing.T) map[string]string {
 	return out
 }
 
-// TestExamplesAreAccepted: the commands accept every file that a document shows.
+// TestExamplesAreAccepted: the commands accept every file that a document shows, and that of the package.
 func TestExamplesAreAccepted(t *testing.T) {
 	files, mixes := 0, 0
 	for page, text := range pages(t) {
@@ -58,6 +58,9 @@ func TestExamplesAreAccepted(t *testing.T) {
 			files++
 		}
 	}
+	example := config.Default()
+	require.NoError(t, example.ReadFile("../../contrib/umbra.yaml"))
+	require.NoError(t, example.Check())
 	require.NotZero(t, files)
 	require.NotZero(t, mixes)
 }

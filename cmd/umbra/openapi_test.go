@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"io"
 	"net"
@@ -64,7 +65,9 @@ func TestRepliesKeepToOpenAPI(t *testing.T) {
 	server := serveHere(t, "--json", "--control", socket, "--config", "f.yaml", "--metrics", address, "--gpu", "name=a,vram=64MiB,socket=a.sock")
 	controlled(t, socket, 1)
 
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, Dial: func(string, string) (net.Conn, error) { return net.Dial("unix", socket) }}}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", socket)
+	}}}
 	for _, r := range []struct {
 		operation, path, body string
 		code                  int
