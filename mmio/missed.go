@@ -87,14 +87,19 @@ func (m *missedStats) slot(off uint32) *holeSlot {
 	}
 }
 
-// Missed returns what fell outside the declared rows. It may be called while a
-// guest runs.
-func (s *Space) Missed() Missed {
+// missedCounts is Missed without the list of offsets.
+func (s *Space) missedCounts() Missed {
 	m := &s.missed
-	out := Missed{
+	return Missed{
 		HoleReads: m.holeReads.Load(), HoleWrites: m.holeWrites.Load(), ReadOnly: m.readOnly.Load(),
 		Stubs: m.stubs.Load(), OddSize: m.oddSize.Load(), Outside: m.outside.Load(), Unlisted: m.unlisted.Load(),
 	}
+}
+
+// Missed returns what fell outside the declared rows. It may be called while a
+// guest runs.
+func (s *Space) Missed() Missed {
+	m, out := &s.missed, s.missedCounts()
 	for i := range m.holes {
 		h := &m.holes[i]
 		if k := h.key.Load(); k != 0 {

@@ -53,6 +53,9 @@ func TestReport(t *testing.T) {
 	require.Len(t, r.Stubs, 1)
 	require.Equal(t, "NV_PMC_DEBUG", r.Stubs[0].Name)
 	require.Equal(t, s.Missed(), r.Missed)
+	short := r
+	short.Missed.Holes = nil
+	require.Equal(t, short, s.Summary())
 }
 
 // TestReportWhileAccessesRun: one goroutine accesses under the owner's lock, another reads the

@@ -115,5 +115,8 @@ func Handler(report func() (api.Report, error), version string, log *slog.Logger
 	all.MustRegister(NewCollector(report), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "umbra_build_info", Help: "The version of the server, as a label.", ConstLabels: prometheus.Labels{"version": version}},
 			func() float64 { return 1 }))
-	return promhttp.HandlerFor(all, promhttp.HandlerOpts{ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn), MaxRequestsInFlight: atOnce})
+	return promhttp.HandlerFor(all, promhttp.HandlerOpts{
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn), MaxRequestsInFlight: atOnce,
+		DisableCompression: true, // which takes longer than to read the counters
+	})
 }

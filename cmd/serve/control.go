@@ -59,15 +59,21 @@ func (s *Server) card(endpoints []*Endpoint, ledger []sched.Entry) api.CardRepor
 	return out
 }
 
-// status is the status of a GPU, with what its endpoint does not know.
+// status is the status of a GPU.
 func (s *Server) status(e *Endpoint, ledger []sched.Entry) api.GPU {
 	g := e.Status()
+	s.complete(&g, e, ledger)
+	return g
+}
+
+// complete adds to the status of a GPU what its endpoint does not know.
+func (s *Server) complete(g *api.GPU, e *Endpoint, ledger []sched.Entry) {
 	if e.Virtual != nil {
 		g.CardTime = cardTime(ledger, e.Name)
 		if s.sharing != config.Unshared {
 			g.Share = e.share()
 		}
-		return g
+		return
 	}
 	// The guest is the card's only one, so its counts are the card's.
 	card := ReportCard(s.Card)
@@ -75,16 +81,20 @@ func (s *Server) status(e *Endpoint, ledger []sched.Entry) api.GPU {
 	f := &card.Faults
 	g.Counts["program_faults"] = s.Card.Stats().ProgramFaults.Load()
 	g.Counts["mmu_faults"], g.Counts["pbdma_errors"], g.Counts["engine_errors"], g.Counts["window_faults"] = f.MMU, f.PBDMA, f.Engine, f.BAR
-	return g
 }
 
 // Report implements api.Backend.
-func (s *Server) Report() (api.Report, error) {
+func (s *Server) Report() (api.Report, error) { return s.report((*Endpoint).Report) }
+
+// numbers is the report for Prometheus, which asks often.
+func (s *Server) numbers() (api.Report, error) { return s.report((*Endpoint).numbers) }
+
+func (s *Server) report(of func(*Endpoint) api.GPUReport) (api.Report, error) {
 	ledger, endpoints := s.ledger(), s.Endpoints()
 	r := api.Report{Event: "report", Uptime: time.Since(s.began), Setup: s.setup(), Card: s.card(endpoints, ledger), GPUs: []api.GPUReport{}}
 	for _, e := range endpoints {
-		g := e.Report()
-		g.GPU = s.status(e, ledger)
+		g := of(e)
+		s.complete(&g.GPU, e, ledger)
 		r.GPUs = append(r.GPUs, g)
 	}
 	return r, nil
@@ -257,7 +267,7 @@ func (s *Server) Show(name string) (api.GPUReport, error) {
 		return api.GPUReport{}, err
 	}
 	out := e.Report()
-	out.GPU = s.status(e, s.ledger())
+	s.complete(&out.GPU, e, s.ledger())
 	if s.Shared == nil {
 		out.Settings = slices.DeleteFunc(config.Settings(s.Config), func(o api.Setting) bool { return o.Live })
 	} else {

@@ -11,6 +11,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/engine"
 	"github.com/umbra-gpu/umbra/cmd/api"
+	"github.com/umbra-gpu/umbra/mmio"
 	"github.com/umbra-gpu/umbra/vfiouser"
 	"github.com/umbra-gpu/umbra/vfiouser/wire"
 )
@@ -137,10 +138,15 @@ func (e *Endpoint) inexact() (list []api.InexactWindow) {
 }
 
 // Report reads all counters of the endpoint. It may be called while its guest runs.
-func (e *Endpoint) Report() api.GPUReport {
+func (e *Endpoint) Report() api.GPUReport { return e.report((*mmio.Space).Report) }
+
+// numbers is the Report without lists that a guest can make long.
+func (e *Endpoint) numbers() api.GPUReport { return e.report((*mmio.Space).Summary) }
+
+func (e *Endpoint) report(registers func(*mmio.Space) mmio.Report) api.GPUReport {
 	v := e.Server.Stats()
 	r := api.GPUReport{
-		GPU: e.Status(), Registers: e.Device.Registers().Report(), Regions: e.Device.Traps(), Work: e.work(),
+		GPU: e.Status(), Registers: registers(e.Device.Registers()), Regions: e.Device.Traps(), Work: e.work(),
 		Delivery: api.DeliveryCount{Masked: v.IRQ.Latched, Unrouted: v.IRQ.Unrouted},
 	}
 	load(&r.Connections, v)

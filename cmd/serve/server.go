@@ -83,7 +83,7 @@ func (s *Server) Run(ctx context.Context, control, scraped net.Listener) (err er
 			}
 		})
 	}
-	numbers := metrics.Handler(s.Report, s.Version, s.log)
+	numbers := metrics.Handler(s.numbers, s.Version, s.log)
 	answer(control, api.Handler(s, numbers))
 	answer(scraped, numbers)
 	var alone <-chan struct{} // closed when a whole card is no longer served
