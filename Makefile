@@ -58,7 +58,7 @@ fuzz: ## run every fuzz target for FUZZTIME (15s)
 bench: ## measure what serving a GPU costs, with every set-up by turns
 	$(GO) run ./cmd/umbra bench
 
-reference: ## write the generated pages of docs/reference and docs/man
+reference: ## write the generated pages of docs/reference and docs/man, and the completion for bash
 	$(GO) test ./cmd/api ./cmd/umbra -run 'Schema|Reference|ManPages' -update
 
 clean: ## remove what was built (fetched things stay in the cache folder)

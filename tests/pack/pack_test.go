@@ -47,7 +47,7 @@ func TestPackage(t *testing.T) {
 	output("dpkg-deb", "-x", filepath.Join(work, "umbra_0.1.2_amd64.deb"), root)
 	umbra := filepath.Join(root, "usr/bin/umbra")
 	require.Contains(t, output(umbra, "--version"), "umbra v0.1.2 ")
-	for _, name := range []string{"usr/share/man/man1/umbra-serve.1", "usr/lib/systemd/system/umbra.service", "usr/lib/systemd/system/umbra-gpu@.socket", "usr/lib/sysusers.d/umbra.conf", "usr/share/umbra/grafana/umbra.json"} {
+	for _, name := range []string{"usr/share/man/man1/umbra-serve.1", "usr/lib/systemd/system/umbra.service", "usr/lib/systemd/system/umbra-gpu@.socket", "usr/lib/sysusers.d/umbra.conf", "usr/share/umbra/grafana/umbra.json", "usr/share/bash-completion/completions/umbra"} {
 		require.FileExists(t, filepath.Join(root, name))
 	}
 	unit, err := os.ReadFile(filepath.Join(root, "usr/lib/systemd/system/umbra.service"))
