@@ -46,8 +46,7 @@ Every number that Umbra counts. Generated. Counting is always on, and reading th
 - Prometheus reads those with a metric at /metrics of the control socket, and of the TCP address in the option metrics.
 - umbra status --json has the server, the card and each GPU; umbra gpu show NAME --json has everything about one GPU.
 - The report of umbra serve, at its end and at SIGUSR1, has all of it. umbra sched show has card time, umbra regs has registers.
-- Text output has the same names where it lists counters, and leaves out those that are zero. In the table of
-  GPUs, faults is the sum of mmu_faults, pbdma_errors, engine_errors, window_faults and runaways.
+- Text output has the same names where it lists counters, and leaves out those that are zero.
 
 Counters only grow, from the start of the server or from when a GPU was added. A text that begins with "Gauge." describes the
 present state instead, which may also fall. Keys that end in _ns are nanoseconds; their metrics have seconds. Names in braces

@@ -9,6 +9,6 @@
 // are in snake_case, durations are integers in keys that end in _ns, and sizes
 // are integers of bytes.
 //
-// The package has no state. Serve runs net/http's goroutines, which have ended
-// when it returns.
+// The package has no state but the list of connections of each Serve, whose lock is
+// taken last. Serve runs net/http's goroutines, which have ended when it returns.
 package api

@@ -81,6 +81,7 @@ func (s *Server) complete(g *api.GPU, e *Endpoint, ledger []sched.Entry) {
 	f := &card.Faults
 	g.Counts["program_faults"] = s.Card.Stats().ProgramFaults.Load()
 	g.Counts["mmu_faults"], g.Counts["pbdma_errors"], g.Counts["engine_errors"], g.Counts["window_faults"] = f.MMU, f.PBDMA, f.Engine, f.BAR
+	g.Faults = faultsOf(g.Counts)
 }
 
 // Report implements api.Backend.

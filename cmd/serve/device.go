@@ -14,7 +14,7 @@
 // # Goroutines
 //
 // One for each Endpoint that is served; one that logs events for each Shared, and each Server with a
-// whole card, until Close; one for the control socket while Server.Run runs.
+// whole card, until Close; one for the control socket, and one for Prometheus' address, while Server.Run runs.
 //
 // # Locks, in the order in which they are taken
 //

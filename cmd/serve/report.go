@@ -113,6 +113,7 @@ func (e *Endpoint) Status() api.GPU {
 			g.Counts[c.Name] = c.N
 		}
 	}
+	g.Faults = faultsOf(g.Counts)
 	for _, w := range e.work() {
 		g.Bytes += w.Bytes
 	}
@@ -122,6 +123,11 @@ func (e *Endpoint) Status() api.GPU {
 	}
 	g.ShadowTime = time.Duration(guest.Stats().Shadow.ShadowTime.Load())
 	return g
+}
+
+// faultsOf sums up the faults among a guest's counts.
+func faultsOf(counts map[string]uint64) uint64 {
+	return counts["mmu_faults"] + counts["pbdma_errors"] + counts["engine_errors"] + counts["window_faults"] + counts["runaways"]
 }
 
 // inexact lists the mapped windows that show wrong data, by reason. It leaves out

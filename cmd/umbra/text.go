@@ -9,16 +9,6 @@ import (
 	"github.com/umbra-gpu/umbra/cmd/config"
 )
 
-// faultCounts are the counts of a GPU that its column of faults sums up.
-var faultCounts = []string{"mmu_faults", "pbdma_errors", "engine_errors", "window_faults", "runaways"}
-
-func faultsOf(g *api.GPU) (n uint64) {
-	for _, name := range faultCounts {
-		n += g.Counts[name]
-	}
-	return n
-}
-
 // gpuTable lists GPUs, with channels and sockets or in 80 columns.
 func gpuTable(b *strings.Builder, gpus []api.GPU, sockets bool) {
 	if len(gpus) == 0 {
@@ -38,7 +28,7 @@ func gpuTable(b *strings.Builder, gpus []api.GPU, sockets bool) {
 		if g.Channels > 0 {
 			channels = fmt.Sprint(g.Channels)
 		}
-		row := fmt.Sprintf("%s\t%d\t%d\t%d\t%d", client, g.Traps, g.Interrupts, faultsOf(g), g.Broken())
+		row := fmt.Sprintf("%s\t%d\t%d\t%d\t%d", client, g.Traps, g.Interrupts, g.Faults, g.Broken())
 		if sockets {
 			row = channels + "\t" + row + "\t" + g.Socket
 		}

@@ -62,7 +62,7 @@ func TestStatusFitsTerminal(t *testing.T) {
 		s.GPUs = append(s.GPUs, api.GPU{
 			Name: fmt.Sprint("vm", i), Chip: "gh100", VRAM: 1000 << 20, Channels: 128, Attached: true, Traps: 1e7, Interrupts: 1e7, Socket: "/run/umbra/guest.sock",
 			Share: &api.Share{Weight: 1000, Cap: 25, Priority: 7}, CardTime: &api.LedgerNode{Engines: busy},
-			Counts: map[string]uint64{"mmu_faults": 1e5, "runaways": 2},
+			Faults: 100002, Counts: map[string]uint64{"runaways": 2},
 		})
 	}
 	var b strings.Builder

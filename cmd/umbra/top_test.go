@@ -12,7 +12,7 @@ import (
 )
 
 func usedGPU(name string, traps uint64, busy time.Duration) api.GPU {
-	return api.GPU{Name: name, Clients: 1, Attached: true, Traps: traps, Bytes: 1000 * traps, Counts: map[string]uint64{"mmu_faults": traps / 100},
+	return api.GPU{Name: name, Clients: 1, Attached: true, Traps: traps, Bytes: 1000 * traps, Faults: traps / 100,
 		CardTime: &api.LedgerNode{Weight: 100, Waiting: 3, Engines: []api.EngineAccount{
 			{Engine: "graphics", Account: sched.Account{Busy: busy / 2}}, {Engine: "copy 0", Account: sched.Account{Busy: busy}},
 		}}}

@@ -55,7 +55,7 @@ func usesOf(before, after *api.Status, at time.Time) []gpuUse {
 		}
 		u := gpuUse{
 			Time: at, GPU: g.Name, Attached: g.Attached, VRAM: g.VRAM, Trouble: cmp.Or(g.Quarantine, g.OutOfService), Broken: g.Broken(),
-			Faults: faultsOf(g), NewFaults: faultsOf(g) - min(faultsOf(b), faultsOf(g)), ShadowTime: g.ShadowTime - min(b.ShadowTime, g.ShadowTime),
+			Faults: g.Faults, NewFaults: g.Faults - min(b.Faults, g.Faults), ShadowTime: g.ShadowTime - min(b.ShadowTime, g.ShadowTime),
 			Bytes: float64(g.Bytes-min(b.Bytes, g.Bytes)) / seconds, Traps: float64(g.Traps-b.Traps) / seconds,
 			Interrupts: float64(g.Interrupts-min(b.Interrupts, g.Interrupts)) / seconds,
 		}
