@@ -154,7 +154,9 @@ func newParser(ctx context.Context, stdout, stderr io.Writer, exit func(int)) *k
 	for _, v := range []any{time.Duration(0), config.Size(0), config.Percent(0), config.Counts(nil), aperture.Map(0), "", 0, uint64(0)} {
 		options = append(options, kong.TypeMapper(reflect.TypeOf(v), kong.MapperFunc(valueFlag)))
 	}
-	return kong.Must(new(commands), options...)
+	parser := kong.Must(new(commands), options...)
+	withExamples(parser.Model.Node)
+	return parser
 }
 
 // badFile is the error of a file that the command line names: a wrong argument.

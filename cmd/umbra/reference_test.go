@@ -5,8 +5,10 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -167,13 +169,29 @@ func TestManPages(t *testing.T) {
 		for _, n := range list {
 			fmt.Fprintf(&b, ".B %s\n.br\n", roff.Replace(summary(n)))
 		}
+		environment := make(map[string]string)
 		for _, n := range list {
-			fmt.Fprintf(&b, ".SH %s\n%s\n", roff.Replace(strings.ToUpper(n.FullPath())), roff.Replace(n.Help))
-			if n.Detail != "" {
-				fmt.Fprintf(&b, ".PP\n%s\n", roff.Replace(n.Detail))
+			title := ".SS " + roff.Replace(n.FullPath())
+			if n == top {
+				title = ".SH DESCRIPTION"
 			}
-			for _, e := range entriesOf(n) {
+			fmt.Fprintf(&b, "%s\n%s\n", title, roff.Replace(n.Help))
+			if more, _, _ := strings.Cut(n.Detail, "Examples:"); more != "" {
+				fmt.Fprintf(&b, ".PP\n%s\n", roff.Replace(strings.TrimSpace(more)))
+			}
+			for k, e := range entriesOf(n) {
+				if k == 0 && n == top {
+					b.WriteString(".SH OPTIONS\n")
+				}
 				fmt.Fprintf(&b, ".TP\n.B %s\n%s\n", roff.Replace(e[0]), roff.Replace(e[1]))
+			}
+			if n == top && len(list) > 1 {
+				b.WriteString(".SH COMMANDS\n")
+			}
+			for _, f := range n.Flags {
+				for _, name := range f.Envs {
+					environment[name] = "Stands for \\-\\-" + roff.Replace(f.Name) + "."
+				}
 			}
 		}
 		if top == root {
@@ -183,6 +201,25 @@ func TestManPages(t *testing.T) {
 					fmt.Fprintf(&b, ".TP\n.BR umbra\\-%s (1)\n%s\n", roff.Replace(c.Name), roff.Replace(c.Help))
 				}
 			}
+		}
+		for k, line := range examples[top.FullPath()] {
+			if k == 0 {
+				b.WriteString(".SH EXAMPLES\n")
+			}
+			require.NoError(t, parseLine(strings.TrimPrefix(line, "umbra ")), line)
+			line, what, _ := strings.Cut(line, " # ")
+			fmt.Fprintf(&b, ".TP\n.B %s\n%s.\n", roff.Replace(line), roff.Replace(strings.ToUpper(what[:1])+what[1:]))
+		}
+		for k, variable := range slices.Sorted(maps.Keys(environment)) {
+			if k == 0 {
+				b.WriteString(".SH ENVIRONMENT\n")
+			}
+			fmt.Fprintf(&b, ".TP\n.B %s\n%s\n", variable, environment[variable])
+		}
+		b.WriteString(".SH EXIT STATUS\n.TP\n.B 0\nDone.\n.TP\n.B 1\nThe operation failed, or the server's current state does not allow it.\n" +
+			".TP\n.B 2\nThe command line, a variable or a file is wrong.\n")
+		if top != root {
+			b.WriteString(".SH SEE ALSO\n.BR umbra (1)\n")
 		}
 		generated(t, "man/"+name+".1", b.String())
 	}
