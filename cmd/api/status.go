@@ -70,8 +70,8 @@ type GPU struct {
 	Interrupts   uint64            `json:"interrupts" help:"Interrupts to the present or last client."`
 	Bytes        uint64            `json:"bytes" metric:"moved_bytes" help:"Bytes that engines moved for the guest."`
 	Faults       uint64            `json:"faults" help:"Faults of the guest's work: its mmu_faults, pbdma_errors, engine_errors, window_faults and runaways."`
-	Quarantine   string            `json:"quarantine,omitempty" metric:"quarantined,state" help:"Gauge. Why nothing of its guest reaches the card; a reset of the GPU ends it."`
-	OutOfService string            `json:"out_of_service,omitempty" metric:"out_of_service,state" help:"Gauge. Why clients are refused; each new client causes another attempt."`
+	Quarantine   string            `json:"quarantine,omitempty" metric:"quarantined,state" help:"Gauge. Whether, and why, nothing of its guest reaches the card; a reset of the GPU ends it."`
+	OutOfService string            `json:"out_of_service,omitempty" metric:"out_of_service,state" help:"Gauge. Whether, and why, clients are refused; each new client causes another attempt."`
 	Counts       map[string]uint64 `json:"counts" metric:""` // what the guest asked for, and what happened
 	RulesBroken  map[string]uint64 `json:"rules_broken" metric:"rules_broken" help:"Requests of the guest that were refused, by rule."`
 	Inexact      []InexactWindow   `json:"inexact,omitempty"`

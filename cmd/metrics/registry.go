@@ -120,7 +120,7 @@ func newPlan(t reflect.Type, prefix string, labels []string, all *[]*Number) *pl
 			}
 			p.parts = append(p.parts, part{f.Index, in})
 		case of.Kind() == reflect.Map && tagged:
-			in := &plan{rules: number("GPU", key, name, help, "rule")}
+			in := &plan{rules: number(strings.TrimPrefix(t.String(), "api."), key, name, help, "rule")}
 			for _, r := range rules {
 				*all = append(*all, &Number{In: "Rules", Key: r.Name, Metric: in.rules.Metric, Help: r.Help, Labels: in.rules.Labels})
 			}
