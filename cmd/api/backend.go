@@ -3,6 +3,7 @@ package api
 import (
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 )
 
@@ -31,14 +32,20 @@ type Error struct {
 
 // Cause is one thing that is wrong.
 type Cause struct {
-	Thing   string `json:"thing"`            // an option, a GPU or a part of the request, as the user wrote it
-	Value   string `json:"value,omitempty"`  // that it has
-	Problem string `json:"problem"`          // with the value
-	Remedy  string `json:"remedy,omitempty"` // what to do
+	Thing   string `json:"thing"`             // an option, a GPU or a part of the request, as the user wrote it
+	Value   string `json:"value,omitempty"`   // that it has
+	Problem string `json:"problem,omitempty"` // with the value, unless the remedy says it
+	Remedy  string `json:"remedy,omitempty"`  // what to do, or what would be accepted
 }
 
-// NewCause makes a Cause. The reason is a problem, and after a semicolon a remedy.
+// NewCause makes a Cause. The reason is a problem, and after a semicolon a remedy; or the bounds of the value alone.
 func NewCause(thing, value, reason string) Cause {
+	if quoted, err := strconv.QuotedPrefix(reason); err == nil && value == "" {
+		value, _ = strconv.Unquote(quoted) // a quoted prefix can be
+	}
+	if strings.HasPrefix(reason, "must be ") {
+		return Cause{Thing: thing, Value: value, Remedy: reason}
+	}
 	problem, remedy, _ := strings.Cut(reason, "; ")
 	return Cause{thing, value, problem, remedy}
 }

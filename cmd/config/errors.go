@@ -20,6 +20,14 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s: %s: %s", e.Where, e.Value, e.Reason)
 }
 
+// refusal is the error of a value, whose reason may begin with it.
+func refusal(where, value, reason string) *Error {
+	if rest, ok := strings.CutPrefix(reason, value+": "); ok && value != "" {
+		return &Error{where, value, rest}
+	}
+	return &Error{Where: where, Reason: reason}
+}
+
 // plain is a name with the same sign between all its words.
 func plain(name string) string {
 	return strings.NewReplacer(".", "-", "_", "-").Replace(strings.ToLower(name))

@@ -96,8 +96,8 @@ func assign(of []option, at string, settings []setting) error {
 			}
 		}
 		if reason != "" {
+			errs = append(errs, refusal(s.where, s.value, reason))
 			s.value, s.bad = "", true
-			errs = append(errs, &Error{Where: s.where, Reason: reason})
 		}
 	}
 	return errors.Join(errs...)

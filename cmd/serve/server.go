@@ -85,7 +85,9 @@ func (s *Server) Run(ctx context.Context, control, scraped net.Listener) (err er
 	}
 	numbers := metrics.Handler(s.numbers, s.Version, s.log)
 	answer(control, api.Handler(s, numbers))
-	answer(scraped, numbers)
+	only := http.NewServeMux()
+	only.Handle("GET /metrics", numbers)
+	answer(scraped, only)
 	var alone <-chan struct{} // closed when a whole card is no longer served
 	if s.Whole != nil {
 		alone = s.Whole.served

@@ -117,6 +117,9 @@ func TestRepliesKeepToOpenAPI(t *testing.T) {
 			require.NoError(t, json.Unmarshal(text, &failed))
 			require.NotEmpty(t, failed.Causes, "%s", text)
 		}
+		if strings.Contains(r.body, "cap=300") {
+			require.Contains(t, string(text), `{"thing":"gpu a: cap","value":"300","remedy":"must be 0 to 100"}`)
+		}
 	}
 	require.Empty(t, left)
 	var log strings.Builder
@@ -127,6 +130,10 @@ func TestRepliesKeepToOpenAPI(t *testing.T) {
 	require.NoError(t, err)
 	defer http.DefaultClient.CloseIdleConnections()
 	defer scraped.Body.Close()
+	other, err := http.Get("http://" + address + "/v1/status")
+	require.NoError(t, err)
+	defer other.Body.Close()
+	require.Equal(t, http.StatusNotFound, other.StatusCode)
 	problems, err := promlint.New(scraped.Body).Lint() // as promtool check metrics
 	require.NoError(t, err)
 	require.Empty(t, problems)
