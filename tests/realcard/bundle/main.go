@@ -89,11 +89,11 @@ func layOut(ctx context.Context, dir string) error {
 	if c.Programs, err = filepath.Glob(filepath.Join(src, programs, "*.c")); err != nil {
 		return err
 	}
-	qmd := filepath.Join(dir, "hopper-qmd.so")
-	if err := run(ctx, "", "cc", "-shared", "-fPIC", "-O2", "-o", qmd, filepath.Join(src, "docs/patches/hopper-qmd.c")); err != nil {
+	patch := filepath.Join(dir, "nvk-hopper.so")
+	if err := run(ctx, "", "cc", "-shared", "-fPIC", "-O2", "-o", patch, filepath.Join(src, "docs/patches/nvk-hopper.c")); err != nil {
 		return err
 	}
-	c.Programs = append(c.Programs, qmd)
+	c.Programs = append(c.Programs, patch)
 	built, err := image.Build(ctx, filepath.Join(dir, "images"), c)
 	if err != nil {
 		return err
@@ -101,7 +101,7 @@ func layOut(ctx context.Context, dir string) error {
 	if err := os.Rename(built, filepath.Join(dir, "image.cpio")); err != nil {
 		return err
 	}
-	for _, made := range []string{"images", "firmware", "mesa", "hopper-qmd.so"} {
+	for _, made := range []string{"images", "firmware", "mesa", "nvk-hopper.so"} {
 		if err := os.RemoveAll(filepath.Join(dir, made)); err != nil {
 			return err
 		}

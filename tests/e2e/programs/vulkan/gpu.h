@@ -54,6 +54,9 @@ static VkDeviceMemory memory(VkMemoryRequirements needs, VkMemoryPropertyFlags w
 	return m;
 }
 
+// cpu_memory is what memory that the CPU sees must be.
+static VkMemoryPropertyFlags cpu_memory = VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
+
 // buffer makes a buffer for transfers and programs: of the card's memory, or of memory that the CPU sees at at.
 static VkBuffer buffer(VkDeviceSize bytes, uint32_t **at)
 {
@@ -63,7 +66,7 @@ static VkBuffer buffer(VkDeviceSize bytes, uint32_t **at)
 	MUST(vkCreateBuffer(dev, &info, NULL, &b));
 	VkMemoryRequirements needs;
 	vkGetBufferMemoryRequirements(dev, b, &needs);
-	VkDeviceMemory m = memory(needs, at ? VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT : VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT);
+	VkDeviceMemory m = memory(needs, at ? cpu_memory : VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT);
 	MUST(vkBindBufferMemory(dev, b, m, 0));
 	if (at)
 		MUST(vkMapMemory(dev, m, 0, VK_WHOLE_SIZE, 0, (void **)at));
