@@ -45,8 +45,8 @@ static void complete_launch(uint32_t *q)
 
 // The two forms of a branch: the bits that say so.
 static const struct { uint64_t low_mask, low, high_mask; } branches[] = {
-	{0x3ffff0fff, 0x947, 0xfff00000f87c0000},      // BRA
-	{0x3f0ff0fff, 0x100000547, 0xfff00000f07c0000}, // BRA.U: with a uniform predicate at 24 to 28
+	{0x3ffff0fff, 0x947, 0xc0000000f87c0000},      // BRA
+	{0x3f0ff0fff, 0x100000547, 0xc0000000f07c0000}, // BRA.U: with a uniform predicate at 24 to 28
 };
 
 // turn_branch moves the low 8 bits of a branch's distance, which is in words: from bits 34 to 82 to bits 16 to 24.
