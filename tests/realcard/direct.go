@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 	"sync/atomic"
@@ -15,9 +16,10 @@ import (
 
 // Direct is what a process has of the card without Umbra: the figures that a guest's are held against.
 type Direct struct {
-	Latency Spread  // from the doorbell to the semaphore
-	Copy    float64 // GB/s inside the card's memory, 64 MiB
-	Upload  float64 // GB/s from RAM to the card's memory, 64 MiB
+	Latency Spread        // from the doorbell to the semaphore
+	Copy    float64       // GB/s inside the card's memory, 64 MiB
+	Upload  float64       // GB/s from RAM to the card's memory, 64 MiB
+	Jobs    time.Duration // jobsInRow of figureJob
 }
 
 // Spread is the distribution of a time.
@@ -59,7 +61,11 @@ func MeasureDirect(minor int) (d Direct, err error) {
 	if err != nil {
 		return d, err
 	}
-	ch, err := newDirect(c, space)
+	info, err := c.Info()
+	if err != nil {
+		return d, err
+	}
+	ch, err := newDirect(c, space, 0x1000_0000, info.Copies[len(info.Copies)-1], push.ClassHopperCopy)
 	if err != nil {
 		return d, err
 	}
@@ -69,23 +75,47 @@ func MeasureDirect(minor int) (d Direct, err error) {
 	if d.Latency, err = ch.times(5000, func(b *push.Buffer) {}); err != nil {
 		return d, err
 	}
-	d.Copy, d.Upload, err = ch.bandwidth(c, space)
+	if d.Copy, d.Upload, err = ch.bandwidth(c, space); err != nil {
+		return d, err
+	}
+	d.Jobs, err = directJobs(c, space)
 	return d, err
 }
 
-func newDirect(c *nvrm.Client, space *nvrm.Space) (*directChannel, error) {
-	info, err := c.Info()
+// directJobs runs the programs that a tenant runs, too.
+func directJobs(c *nvrm.Client, space *nvrm.Space) (time.Duration, error) {
+	const va, at = 0x3000_0000, 0x4000_0000
+	ch, err := newDirect(c, space, 0x2000_0000, nvrm.Graphics, classCompute)
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
-	const va = 0x1000_0000
+	j := figureJob
+	j.words = at
+	p, _, err := shared(c, space, va, jobSize)
+	words, _, wordsErr := shared(c, space, at, j.size())
+	if err := errors.Join(err, wordsErr, c.Invalidate(space)); err != nil {
+		return 0, err
+	}
+	j.layOut(p, va)
+	if err := ch.run(launch(va)); err != nil { // it makes the context
+		return 0, err
+	}
+	began := time.Now()
+	for range jobsInRow {
+		ch.submit(launch(va))
+	}
+	err = ch.wait()
+	took := time.Since(began)
+	return took, errors.Join(err, j.check(words))
+}
+
+func newDirect(c *nvrm.Client, space *nvrm.Space, va uint64, engine int, class uint32) (*directChannel, error) {
 	own, memory, err := shared(c, space, va, ownSize)
 	if err != nil {
 		return nil, err
 	}
 	channel, err := c.NewChannel(nvrm.ChannelConfig{
-		Space: space, Engine: info.Copies[len(info.Copies)-1], Ring: va + ownRing, Entries: entries,
-		Own: memory, USERD: ownUSERD, Classes: []uint32{push.ClassHopperCopy},
+		Space: space, Engine: engine, Ring: va + ownRing, Entries: entries, Own: memory, USERD: ownUSERD, Classes: []uint32{class},
 	})
 	if err != nil {
 		return nil, err
@@ -111,8 +141,14 @@ func shared(c *nvrm.Client, space *nvrm.Space, va, n uint64) ([]byte, *nvrm.Memo
 	return mem, memory, c.Map(space, memory, nvrm.Map{VA: va, Size: n, Page: 4096})
 }
 
-// run submits commands with a release behind them, and waits for that.
+// run submits commands, and waits for them.
 func (ch *directChannel) run(b *push.Buffer) error {
+	ch.submit(b)
+	return ch.wait()
+}
+
+// submit submits commands with a release behind them. There is room for some hundred.
+func (ch *directChannel) submit(b *push.Buffer) {
 	ch.last++
 	words := b.HopperRelease(ch.va+ownRelease, ch.last).Words
 	if ch.push+uint64(len(words))*4 > ownSize {
@@ -126,6 +162,10 @@ func (ch *directChannel) run(b *push.Buffer) error {
 	ch.put = (ch.put + 1) % entries
 	atomic.StoreUint32(word32(ch.own, ownUSERD+nvrm.USERDPut), ch.put)
 	*word32(ch.bell, nvrm.DoorbellOffset) = ch.token // a plain store: see nvrm
+}
+
+// wait waits for what was submitted.
+func (ch *directChannel) wait() error {
 	for begin := time.Now(); atomic.LoadUint32(word32(ch.own, ownRelease)) != ch.last; {
 		if time.Since(begin) > 5*time.Second {
 			return fmt.Errorf("the card did not end commands in 5 s; Xid %d", *word32(ch.own, nvrm.NotifierXid))

@@ -99,7 +99,30 @@ func (r *run) figures() {
 		s.note("without Umbra p99", float64(d.Latency.P99)/1e3, "us")
 		s.note("without Umbra, card to card", d.Copy, "GB/s")
 		s.note("without Umbra, RAM to card", d.Upload, "GB/s")
+		s.note("without Umbra, programs", float64(d.Jobs)/1e6/jobsInRow, "ms each")
 		return err
+	})
+	if r.card == soft {
+		return
+	}
+	r.with("figures/programs", equal(1), func(ctx context.Context, s *result, _ *server, t []*tenant) error {
+		p, err := t[0].newRunner(3, figureJob)
+		if err == nil {
+			err = errors.Join(p.start(), p.finish()) // it makes the context
+		}
+		if err != nil {
+			return err
+		}
+		clear(p.result)
+		began := time.Now()
+		for range jobsInRow {
+			if err := p.start(); err != nil {
+				return err
+			}
+		}
+		err = p.Finish()
+		s.note("programs", float64(time.Since(began))/1e6/jobsInRow, "ms each")
+		return errors.Join(err, p.check(p.result))
 	})
 	r.with("figures/bandwidth", equal(1), func(ctx context.Context, s *result, _ *server, t []*tenant) error {
 		const size = 64 << 20
@@ -149,25 +172,50 @@ func (r *run) tenants() {
 	for _, weights := range [][]int{{100, 100}, {100, 300}, equal(8)} {
 		name := fmt.Sprintf("tenants/shares-%d-%d", len(weights), weights[len(weights)-1]/100)
 		r.with(name, weights, func(ctx context.Context, s *result, srv *server, t []*tenant) error {
-			return shares(ctx, s, weights, t)
+			return shares(ctx, s, weights, t, copying)
 		})
 	}
 	r.with("tenants/storm", equal(2), storm)
+	if r.card == soft {
+		return // it executes no programs of SM90
+	}
+	for _, weights := range [][]int{{100, 100}, {100, 300}} {
+		name := fmt.Sprintf("tenants/programs-2-%d", weights[1]/100)
+		r.with(name, weights, func(ctx context.Context, s *result, srv *server, t []*tenant) error {
+			return shares(ctx, s, weights, t, computing)
+		})
+	}
+	r.with("tenants/wild", equal(2), wild)
+	r.with("tenants/endless", equal(2), endless)
+	r.with("tenants/memory", equal(2), memory)
 }
 
-// shares has all tenants copy without a pause, and compares what each moved with its weight.
-func shares(ctx context.Context, s *result, weights []int, t []*tenant) error {
+// copying is work of 64 MiB a piece, computing is programs.
+func copying(t *tenant) (rig.Channel, func() error, error) {
 	const size = 64 << 20
+	va, err := t.MapVRAM(2 * size)
+	ch, openErr := t.Open(copies)
+	return ch, func() error { return ch.Copy(va+size, va, size) }, errors.Join(err, openErr)
+}
+
+func computing(t *tenant) (rig.Channel, func() error, error) {
+	p, err := t.newRunner(3, figureJob)
+	if err != nil {
+		return nil, nil, err
+	}
+	return p, p.start, errors.Join(p.start(), p.finish())
+}
+
+// shares has all tenants work without a pause, and compares what each got done with its weight.
+func shares(ctx context.Context, s *result, weights []int, t []*tenant, work func(*tenant) (rig.Channel, func() error, error)) error {
 	moved, errs := make([]float64, len(t)), make(chan error)
 	until := time.Now().Add(shareTime)
 	for i, t := range t {
 		go func() {
-			va, err := t.MapVRAM(2 * size)
-			ch, openErr := t.Open(copies)
-			err = errors.Join(err, openErr)
+			ch, start, err := work(t)
 			var wait []func() error // of submissions, whose work takes longer than a time slice
 			for err == nil && time.Now().Before(until) && ctx.Err() == nil {
-				if err = ch.Copy(va+size, va, size); err != nil {
+				if err = start(); err != nil {
 					break
 				}
 				var mark func() error
@@ -177,7 +225,7 @@ func shares(ctx context.Context, s *result, weights []int, t []*tenant) error {
 				if err == nil && len(wait) > 40 {
 					err = wait[0]()
 					wait = wait[1:]
-					moved[i] += size
+					moved[i]++
 				}
 			}
 			errs <- err
@@ -198,7 +246,7 @@ func shares(ctx context.Context, s *result, weights []int, t []*tenant) error {
 		s.note("share "+vmName(i), got, "%")
 		heaviest = max(heaviest, got-want, want-got)
 	}
-	s.note("all", all/shareTime.Seconds()/1e9, "GB/s")
+	s.note("all", all/shareTime.Seconds(), "pieces of work a second")
 	if heaviest > 3 {
 		err = errors.Join(err, fmt.Errorf("a share is %.1f points off", heaviest))
 	}
@@ -246,4 +294,76 @@ func storm(ctx context.Context, s *result, _ *server, t []*tenant) error {
 		err = errors.Join(err, errors.New("no fault was caused"))
 	}
 	return err
+}
+
+// beside measures a tenant's submissions, and checks its copies and programs, while something else goes on.
+func (t *tenant) beside(ctx context.Context, s *result, p *runner) error {
+	times, err := t.latencies(ctx, 1000)
+	if err != nil {
+		return err
+	}
+	s.notePercentiles("beside it", times)
+	clear(p.result)
+	began := time.Now()
+	err = errors.Join(t.Copy(), p.start(), p.finish())
+	s.note("a program beside it", time.Since(began).Seconds()*1e3, "ms")
+	return err
+}
+
+// wild has a tenant's program write where nothing is mapped.
+func wild(ctx context.Context, s *result, _ *server, t []*tenant) error {
+	bad, err := t[0].newRunner(3, job{blocks: 2048, times: 10, words: 1 << 44})
+	good, goodErr := t[1].newRunner(3, figureJob)
+	if err := errors.Join(err, goodErr); err != nil {
+		return err
+	}
+	if err := errors.Join(good.start(), good.finish(), bad.start()); err != nil {
+		return err
+	}
+	err = t[1].beside(ctx, s, good)
+	if bad.Finish() == nil {
+		err = errors.Join(err, errors.New("a program that wrote nowhere was not stopped"))
+	}
+	return errors.Join(err, good.start(), good.finish())
+}
+
+// endless has a tenant's program never end.
+func endless(ctx context.Context, s *result, _ *server, t []*tenant) error {
+	bad, err := t[0].newRunner(3, job{blocks: 2048, times: 1 << 62})
+	good, goodErr := t[1].newRunner(3, figureJob)
+	if err := errors.Join(err, goodErr); err != nil {
+		return err
+	}
+	if err := errors.Join(good.start(), good.finish(), bad.start()); err != nil {
+		return err
+	}
+	began := time.Now()
+	err = t[1].beside(ctx, s, good)
+	if bad.Finish() == nil {
+		err = errors.Join(err, errors.New("a program without an end was not stopped"))
+	}
+	s.note("until it is stopped", time.Since(began).Seconds(), "s")
+	clear(good.result)
+	return errors.Join(err, good.start(), good.finish(), t[1].Copy(), t[0].Copy())
+}
+
+// memory has a tenant take all memory and all channels that it may have.
+func memory(ctx context.Context, s *result, _ *server, t []*tenant) error {
+	good, err := t[1].newRunner(3, figureJob)
+	if err != nil {
+		return err
+	}
+	const most = 3 << 30 // the tables and structures of channels take the rest of 4 GiB
+	if _, err := t[0].MapVRAM(most); err != nil {
+		return err
+	}
+	channels := 0
+	for id := 10; id < 2100; id++ {
+		if _, err := t[0].Open(id); err != nil {
+			break
+		}
+		channels++
+	}
+	s.note("channels taken", float64(channels), "")
+	return t[1].beside(ctx, s, good)
 }

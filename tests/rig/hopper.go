@@ -97,22 +97,23 @@ type hopperChannel struct {
 	last uint32 // fence
 }
 
-func (c *hopperChannel) submit(b *push.Buffer) error {
-	return c.h.try(func() { c.last = c.Submit(b.Words...) })
+// Submit submits any commands.
+func (c *hopperChannel) Submit(b *push.Buffer) error {
+	return c.h.try(func() { c.last = c.Channel.Submit(b.Words...) })
 }
 
 func (c *hopperChannel) Copy(dst, src, n uint64) error { return c.Lines(dst, src, uint32(n), 1) }
 
 func (c *hopperChannel) Lines(dst, src uint64, n, lines uint32) error {
-	return c.submit(new(push.Buffer).Bind(push.HopperCopy).CopyLines(push.HopperCopy, push.Surface{VA: dst}, push.Surface{VA: src}, n, lines))
+	return c.Submit(new(push.Buffer).Bind(push.HopperCopy).CopyLines(push.HopperCopy, push.Surface{VA: dst}, push.Surface{VA: src}, n, lines))
 }
 
 func (c *hopperChannel) Release(va uint64, payload uint32) error {
-	return c.submit(new(push.Buffer).HopperRelease(va, payload))
+	return c.Submit(new(push.Buffer).HopperRelease(va, payload))
 }
 
 func (c *hopperChannel) Acquire(va uint64, payload uint32) error {
-	return c.submit(new(push.Buffer).HopperAcquire(va, payload))
+	return c.Submit(new(push.Buffer).HopperAcquire(va, payload))
 }
 
 func (c *hopperChannel) Mark() (func() error, error) {
