@@ -85,7 +85,7 @@ func MeasureDirect(minor int) (d Direct, err error) {
 // directJobs runs the programs that a tenant runs, too.
 func directJobs(c *nvrm.Client, space *nvrm.Space) (time.Duration, error) {
 	const va, at = 0x3000_0000, 0x4000_0000
-	ch, err := newDirect(c, space, 0x2000_0000, nvrm.Graphics, classCompute)
+	ch, err := newDirect(c, space, 0x2000_0000, nvrm.Graphics, 0xcb97, classCompute, push.ClassHopperCopy)
 	if err != nil {
 		return 0, err
 	}
@@ -109,13 +109,13 @@ func directJobs(c *nvrm.Client, space *nvrm.Space) (time.Duration, error) {
 	return took, errors.Join(err, j.check(words))
 }
 
-func newDirect(c *nvrm.Client, space *nvrm.Space, va uint64, engine int, class uint32) (*directChannel, error) {
+func newDirect(c *nvrm.Client, space *nvrm.Space, va uint64, engine int, classes ...uint32) (*directChannel, error) {
 	own, memory, err := shared(c, space, va, ownSize)
 	if err != nil {
 		return nil, err
 	}
 	channel, err := c.NewChannel(nvrm.ChannelConfig{
-		Space: space, Engine: engine, Ring: va + ownRing, Entries: entries, Own: memory, USERD: ownUSERD, Classes: []uint32{class},
+		Space: space, Engine: engine, Ring: va + ownRing, Entries: entries, Own: memory, USERD: ownUSERD, Classes: classes,
 	})
 	if err != nil {
 		return nil, err
