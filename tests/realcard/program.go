@@ -49,8 +49,8 @@ type job struct {
 // size is the bytes that a job writes.
 func (j job) size() uint64 { return uint64(j.blocks) * blockThreads * 4 }
 
-// figureJob fills the card for some milliseconds, with blocks that end within a time slice: a block is not cut.
-var figureJob = job{blocks: 16384, times: 2500}
+// figureJob fills the card for a quarter of a millisecond: less than a time slice, which does not cut a launch.
+var figureJob = job{blocks: 2048, times: 2500}
 
 const jobsInRow = 100
 

@@ -72,6 +72,7 @@ var controls = map[uint32]struct {
 		return 0
 	}},
 	0x20800301: {20, nothing},
+	0x20801210: {32, nothing},
 	0xc36f0108: {4, func(d *Driver, c *client, o *object, p []byte) uint32 { return put(p, 0, o.event) }},
 	0x2080110b: {536, disable},
 	0x906f0102: {16, reset},

@@ -34,6 +34,7 @@ const (
 	ctrlToken        = 0xc36f0108 // NVC36F_CTRL_CMD_GPFIFO_GET_WORK_SUBMIT_TOKEN
 	ctrlDisable      = 0x2080110b // NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS
 	ctrlReset        = 0x906f0102 // NV906F_CTRL_CMD_RESET_CHANNEL
+	ctrlPreemption   = 0x20801210 // NV2080_CTRL_CMD_GR_SET_CTXSW_PREEMPTION_MODE
 	ctrlFault        = 0x906f0106 // NV906F_CTRL_CMD_GET_MMU_FAULT_INFO
 	ctrlNotification = 0x20800301 // NV2080_CTRL_CMD_EVENT_SET_NOTIFICATION
 	ctrlFBInfo       = 0x20801303 // NV2080_CTRL_CMD_FB_GET_INFO_V2
@@ -70,6 +71,12 @@ type resetParams struct {
 	Engine, Subdevice, Reason uint32
 	Pending                   uint8
 	_                         [3]byte
+}
+
+// preemptionParams are NV2080_CTRL_GR_SET_CTXSW_PREEMPTION_MODE_PARAMS.
+type preemptionParams struct {
+	Flags, Channel, Graphics, Compute uint32
+	Route                             [2]uint64 // to the engine; zero is the only one
 }
 
 type faultParams struct {

@@ -65,7 +65,7 @@ func TestEachCallFails(t *testing.T) {
 			return c.FreeChannel(ch)
 		}()
 		if failed = err != nil; failed {
-			require.Regexp(t, "^(make|open|register|reserve|list|number|ask|free|schedule|set|listen|arm) ", err.Error())
+			require.Regexp(t, "^(make|have|open|register|reserve|list|number|ask|free|schedule|set|listen|arm) ", err.Error())
 		} else {
 			require.Greater(t, n, 20)
 		}
