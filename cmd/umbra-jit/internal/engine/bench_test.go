@@ -6,7 +6,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/compile"
-	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/interp"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/simd"
 	"github.com/umbra-gpu/umbra/cmd/umbra-jit/internal/jittest"
 	"github.com/umbra-gpu/umbra/cmd/umbra-jit/internal/llvm"
@@ -86,22 +85,18 @@ func BenchmarkProgram(b *testing.B) {
 	c := jittest.Compiler(b)
 	for name, text := range programs {
 		w := newTwins(b, c, llvm.Full, assemble(b, text), [3]uint32{32, 1, 1}, nil)
-		start := func(k *interp.Block) { k.Reset([3]uint32{1, 0, 0}) }
 		b.Run(name+"/compiled", func(b *testing.B) {
-			for done := 0; done < b.N; {
-				start(w.fast)
-				spent, last, fault := w.code.Run(w.fast, 0, 1<<40)
-				require.Nil(b, fault)
-				require.NotNil(b, last, "nothing was compiled")
-				require.Equal(b, compile.Done, last.Code)
-				done += int(spent)
+			for w.runner.Compiled = 0; w.runner.Compiled < uint64(b.N); {
+				w.work.Next, w.work.Count = 0, 1
+				_, why := w.runner.Run(&w.work, forever())
+				require.Equal(b, compile.Exhausted, why)
 			}
 		})
 		b.Run(name+"/simd", func(b *testing.B) {
 			var x simd.Executor
 			x.Start(w.slow.Launch)
 			for done := uint64(0); done < uint64(b.N); done += w.slow.Clock {
-				start(w.slow)
+				w.slow.Reset([3]uint32{0, 0, 0})
 				x.Begin()
 				_, fault := x.Step(w.slow, 1<<40)
 				require.Nil(b, fault)

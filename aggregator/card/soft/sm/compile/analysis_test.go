@@ -33,7 +33,7 @@ func means(f func(b *Builder)) Instruction { return Instruction{Mean: f} }
 func compiled(t *testing.T, p toy, block [3]uint32) *translator {
 	c := &translator{
 		front: p, options: Options{Grid: [3]uint32{8, 1, 1}, Block: block, MaxBlocks: 100, MaxInstructions: 100, MaxText: 1 << 20},
-		code: make(map[uint32]*Instruction), declared: make(map[string]bool), constants: make(map[constant]int), helpers: make(map[string]string),
+		code: make(map[uint32]*Instruction), declared: make(map[string]bool), constants: make(map[constant]int),
 	}
 	require.NoError(t, c.scan())
 	c.read = allSlots

@@ -18,7 +18,10 @@ type Instruction struct {
 	Target uint32    // of a Branch or Push
 	Whole  bool      // a Branch is taken by all active lanes or by none
 	Locks  bool      // lanes may hold locks, which end with them: only another executor ends lanes then
-	Join   bool      // the lanes that execute it wait at the nearest entry of the stack, afterwards
+	// Of a Barrier: its number, and whether it makes all warps of the block wait for each other, and no more.
+	Barrier uint32
+	Quiet   bool
+	Join    bool // the lanes that execute it wait at the nearest entry of the stack, afterwards
 
 	// Mean emits what the instruction does in its lanes. Nil: another executor executes it.
 	Mean func(*Builder)
@@ -44,7 +47,7 @@ const (
 	Push      // an entry of the stack, of the active lanes
 	Leave     // to the nearest entry of a kind
 	Exit      // ends lanes
-	Barrier   // another executor executes it, and others wait meanwhile
+	Barrier   // warps wait at it; another executor executes it unless it is Quiet
 	Elsewhere // control flow of which only another executor knows where it leads
 )
 

@@ -1,5 +1,7 @@
 package compile
 
+import "fmt"
+
 // An access of memory has a fast way, where the lanes are side by side in one page or all at one place,
 // and a slow one by a function. What is not allowed stops the code before the instruction.
 
@@ -186,7 +188,7 @@ func (b *Builder) storeRow(host string, size int, values []string) {
 // scattered emits the call of the slow way.
 func (b *Builder) scattered(name string, addr *Value, size int) {
 	b.toContext("<32 x i64>", b.vector(addr), "Addr", 0)
-	b.helper(name, size, pick(name == "load", PageReadable, PageWritable), moved(name, size))
+	b.helper(fmt.Sprint(name, size))
 }
 
 // require stops the code before the instruction unless a condition holds.

@@ -22,11 +22,14 @@ func (b *Builder) BlockID(dim int) *Value {
 	return b.made(k.normal(), 32, func(bool) string { return b.fromContext("i32", "Block", 4*dim) })
 }
 
-// BlockSize and GridSize are those of the launch.
+// BlockSize is that of the launch.
 func (b *Builder) BlockSize(dim int) *Value { return b.Const(b.t.options.Block[dim]) }
 
 // GridSize is in blocks.
-func (b *Builder) GridSize(dim int) *Value { return b.Const(b.t.options.Grid[dim]) }
+func (b *Builder) GridSize(dim int) *Value {
+	k := Kind{Min: 1, Max: uint64(b.t.options.Grid[dim]), NaN: Bits}
+	return b.made(k.normal(), 32, func(bool) string { return b.fromContext("i32", "Grid", 4*dim) })
+}
 
 // Thread is the number of the thread in its block.
 func (b *Builder) Thread() *Value {

@@ -11,7 +11,8 @@ import (
 // Options are what a program is compiled for, and how much it may cost.
 type Options struct {
 	Entry uint32
-	// Grid and Block are the sizes of the launch. They give ranges to the numbers of threads and blocks.
+	// Block is the size of the launch's blocks, and Grid bounds that of its grid. They give ranges to the
+	// numbers of threads and blocks.
 	Grid, Block [3]uint32
 	// Of the launch, in bytes. Windows of global addresses have no pages.
 	LocalPos, LocalNeg uint32
@@ -30,6 +31,7 @@ const (
 // Program is the result.
 type Program struct {
 	IR      string
+	Clear   uint64 // registers that may be read before they are written
 	Entries []Entrance
 	Sites   []Site
 	// Missing counts, by form, the places in the program that are left to another executor.
@@ -61,9 +63,9 @@ type translator struct {
 
 	inconsistent bool
 	sites        []Site
+	next         map[int]*block // where the way goes on behind a site
 	missing      map[string]int
 	declared     map[string]bool
-	helpers      map[string]string
 	places       map[string]bool // memory of the function, as declarations
 	constants    map[constant]int
 	read         slotSet // by any instruction of the program
@@ -85,7 +87,7 @@ func Compile(front FrontEnd, o Options) (*Program, error) {
 			return nil, fmt.Errorf("grid %v of blocks %v: want sizes of at least 1", o.Grid, o.Block)
 		}
 	}
-	t := &translator{front: front, options: o, code: make(map[uint32]*Instruction), declared: make(map[string]bool), constants: make(map[constant]int), helpers: make(map[string]string)}
+	t := &translator{front: front, options: o, code: make(map[uint32]*Instruction), declared: make(map[string]bool), constants: make(map[constant]int)}
 	if err := t.scan(); err != nil {
 		return nil, err
 	}
@@ -99,9 +101,14 @@ func Compile(front FrontEnd, o Options) (*Program, error) {
 	if t.inconsistent {
 		return nil, errors.New("the analysis and the emission differ: this is an error of package compile")
 	}
-	p := &Program{IR: text, Sites: t.sites, Missing: t.missing, Blocks: len(t.blocks)}
-	for _, k := range t.starting() {
+	p := &Program{IR: text, Sites: t.sites, Missing: t.missing, Blocks: len(t.blocks), Clear: t.blocks[0].start[0] | t.blocks[1].start[0]}
+	number := make(map[*block]int)
+	for n, k := range t.starting() {
 		p.Entries = append(p.Entries, Entrance{k.pc, k.stack, k.full})
+		number[k] = n
+	}
+	for n, k := range t.next {
+		p.Sites[n].Next = number[k]
 	}
 	return p, nil
 }
@@ -114,6 +121,13 @@ func (t *translator) startAt(k *block) {
 	k.starts = true
 	if t.generic {
 		t.flow(k, allSlots, unknown)
+	}
+}
+
+// resumeAt is called behind the emission of a site after which the function goes on at a block.
+func (t *translator) resumeAt(k *block) {
+	if n := len(t.sites); n > 0 && t.next != nil {
+		t.next[n-1] = k
 	}
 }
 
@@ -141,7 +155,7 @@ func (k *block) label() string { return fmt.Sprintf("b%d", k.number) }
 // module makes the text.
 func (t *translator) module() string {
 	b := &Builder{t: t, emit: true}
-	t.missing, t.places = make(map[string]int), make(map[string]bool)
+	t.missing, t.places, t.next = make(map[string]int), make(map[string]bool), make(map[int]*block)
 	b.prologue()
 	for _, k := range t.blocks {
 		b.walk(k)
@@ -158,8 +172,5 @@ func (t *translator) module() string {
 		s.WriteString(d + "\n")
 	}
 	s.WriteString(common())
-	for _, name := range slices.Sorted(maps.Keys(t.helpers)) {
-		s.WriteString(t.helpers[name])
-	}
 	return s.String()
 }

@@ -4,6 +4,7 @@ import (
 	"math/bits"
 
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/compile"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/compile/state"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/interp"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/isa"
 )
@@ -62,13 +63,25 @@ func (f *FrontEnd) Decode(pc uint32) (out compile.Instruction, ok bool) {
 		Reads:  reads(in),
 		Writes: writes(in),
 	}
-	if out.Flow == compile.Barrier && in.Join {
-		out.Flow = compile.Elsewhere
+	if out.Flow == compile.Barrier {
+		out.Barrier, out.Quiet = uint32(in.Src[0].Value), f.quiet(in)
+		if in.Join {
+			out.Flow = compile.Elsewhere
+		}
 	}
 	if m := meanings[in.Op]; m != nil {
 		out.Mean = func(b *compile.Builder) { m(&inst{in, b}) }
 	}
 	return out, true
+}
+
+// quiet reports whether a barrier makes all warps of a block wait for each other, and gives no result.
+func (f *FrontEnd) quiet(in *isa.Inst) bool {
+	id, count, kind := &in.Src[0], &in.Src[1], in.Mod[isa.Bar]
+	all := count.Kind == isa.None || count.Kind == isa.Imm && count.Value == 0 || count.Kind == isa.Reg && count.Reg == isa.Zero
+	none := in.PDst[0] == isa.True && (kind != isa.BarPopc || in.Dst.Kind != isa.Reg || in.Dst.Reg == isa.Zero)
+	return id.Kind == isa.Imm && uint64(id.Value) < uint64(min(f.Launch.Barriers, state.MaxBarriers)) && all && none &&
+		kind != isa.BarArrive && in.Src[3].Reg == isa.True && !in.Src[3].Not
 }
 
 // reads are the slots that an instruction reads at most.
