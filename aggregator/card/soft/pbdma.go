@@ -33,7 +33,7 @@ type pbdma struct {
 
 func (p *pbdma) init(c *Card, id int) {
 	p.card, p.id = c, id
-	p.run.env = engine.Env{Mem: &p.run, Processors: c.processors, Now: c.now, Notify: p.run.notify, Stats: &c.stats.Engine, Launched: c.cfg.Launched, Ran: c.cfg.Ran, ProgramFault: p.run.programFault, Meter: engine.Meter{Clock: c.clock}}
+	p.run.env = engine.Env{Mem: &p.run, Places: &p.run, Processors: c.processors, Now: c.now, Notify: p.run.notify, Stats: &c.stats.Engine, Launched: c.cfg.Launched, Ran: c.cfg.Ran, ProgramFault: p.run.programFault, Meter: engine.Meter{Clock: c.clock}}
 }
 
 func (p *pbdma) release() { p.held, p.card.fifo.Skip[p.id] = nil, false }
@@ -122,6 +122,9 @@ func (c *Card) step(p *pbdma, ch *channel) {
 	x := &p.run
 	x.step = step{}
 	x.env.Grid, x.env.Pages, x.env.Last = &ch.Grid, &ch.vm.pages, ch.kind.last
+	if x.env.Native = nil; c.compiler != nil {
+		x.env.Native = c.compiler.Of(ch.Owner)
+	}
 	if !c.stepping[ch.ID].TryRLock() {
 		c.stepping[ch.ID].RLock()
 		x.since = c.clock() // its guest does not pay for pages that the server moves

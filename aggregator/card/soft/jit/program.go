@@ -1,0 +1,56 @@
+package jit
+
+import (
+	"time"
+
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/engine"
+)
+
+// key tells programs apart. The process looks at the code itself: another program in the same place is compiled anew.
+type key struct {
+	entry, region uint64
+	block         [3]uint32
+}
+
+// program is what is known of the launches of a program.
+type program struct {
+	launches int
+	long     bool      // one took more than a step
+	refused  bool      // it is not compiled
+	ask      time.Time // when it may be compiled, so that it is asked for again
+}
+
+// maxPrograms bounds what is remembered of a guest. Beyond it all is forgotten.
+const maxPrograms = 4096
+
+// fewWarps is a launch that is over in the server before a process would have begun it.
+const fewWarps = 64
+
+func (g *Guest) program(j *engine.Job) *program {
+	k := key{j.Launch.Program, j.Launch.Region, j.Launch.Block}
+	p := g.programs[k]
+	if p == nil {
+		if len(g.programs) >= maxPrograms {
+			clear(g.programs)
+		}
+		p = new(program)
+		g.programs[k] = p
+	}
+	if j.Grid.Steps > 1 {
+		p.long = true
+	} else if j.Grid.Next == 0 {
+		p.launches++
+	}
+	return p
+}
+
+// worth reports whether a launch shall run in the process.
+func (p *program) worth(j *engine.Job, always bool) bool {
+	switch {
+	case p.refused:
+		return false
+	case always || j.Grid.Steps > 1:
+		return true
+	}
+	return p.launches > 1 && (p.long || j.Grid.Blocks*uint64(j.Blocks.Warps()) >= fewWarps) && !time.Now().Before(p.ask)
+}
