@@ -1,0 +1,183 @@
+package process
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/jit"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/compile"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/interp"
+	"github.com/umbra-gpu/umbra/cmd/umbra-jit/internal/engine"
+)
+
+// memory is the address space of the launch. Pages that nobody has reached are asked of the server. It implements
+// interp.Memory.
+type memory struct {
+	pages *engine.Pages
+	flat  interp.Memory // what pages has
+
+	mu      sync.Mutex // held for a question, and what is below
+	conn    *jit.Conn
+	files   []*file
+	version uint64 // of what pages has
+	spans   []span // in pages
+}
+
+// span is memory at an address.
+type span struct {
+	addr uint64
+	mem  []byte
+	step bool // until the step ends
+}
+
+// file is one of the server's, with what is mapped of it.
+type file struct {
+	*os.File
+	chunks map[uint64][]byte
+}
+
+// chunkBytes is the unit in which files are mapped. It takes addresses only.
+const chunkBytes = 1 << 30
+
+func newMemory(conn *jit.Conn) (*memory, error) {
+	pages, err := engine.NewPages()
+	if err != nil {
+		return nil, err
+	}
+	return &memory{conn: conn, pages: pages, flat: pages.Memory()}, nil
+}
+
+// begin readies the memory for a step, in which pages of another version, or of the last step alone, are not true.
+func (m *memory) begin(version uint64) error {
+	kept := m.spans[:0]
+	for _, s := range m.spans {
+		if version == m.version && !s.step {
+			kept = append(kept, s)
+		} else if err := m.pages.Map(s.addr, s.mem, 0); err != nil {
+			return err
+		}
+	}
+	m.spans, m.version = kept, version
+	return nil
+}
+
+var errNoPlace = errors.New("memory that only the server reaches")
+
+// ask asks the server for memory around an address.
+func (m *memory) ask(addr uint64, write bool) error {
+	if addr>>compile.AddressBits != 0 {
+		return errNoPlace
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	q := jit.Message{Kind: jit.Ask, A: addr}
+	if write {
+		q.B = 1
+	}
+	if err := m.conn.Send(&q, nil); err != nil {
+		return err
+	}
+	var a jit.Message
+	f, err := m.conn.Receive(&a)
+	if err != nil {
+		return err
+	}
+	if a.Kind != jit.Give {
+		return fmt.Errorf("the server sent message %d: want %d", a.Kind, jit.Give)
+	}
+	if f != nil {
+		m.files = append(m.files, &file{f, make(map[uint64][]byte)})
+	}
+	if a.C == 0 {
+		return errNoPlace
+	}
+	return m.show(&a)
+}
+
+// show makes memory of a file visible.
+func (m *memory) show(a *jit.Message) error {
+	if a.B >= uint64(len(m.files)) {
+		return fmt.Errorf("the server named file %d of %d", a.B, len(m.files))
+	}
+	rights := uint64(compile.PageReadable)
+	if a.E&jit.GiveWrite != 0 {
+		rights |= compile.PageWritable
+	}
+	for done := uint64(0); done < a.C; {
+		chunk, at := (a.D+done)/chunkBytes, (a.D+done)%chunkBytes
+		mem, err := m.files[a.B].chunk(chunk)
+		if err != nil {
+			return err
+		}
+		n := min(a.C-done, chunkBytes-at)
+		if err := m.pages.Map(a.A+done, mem[at:at+n], rights); err != nil {
+			return err
+		}
+		m.spans = append(m.spans, span{a.A + done, mem[at : at+n], a.E&jit.GiveStep != 0})
+		done += n
+	}
+	return nil
+}
+
+func (f *file) chunk(n uint64) ([]byte, error) {
+	if mem := f.chunks[n]; mem != nil {
+		return mem, nil
+	}
+	mem, err := unix.Mmap(int(f.Fd()), int64(n*chunkBytes), chunkBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_NORESERVE)
+	if err != nil {
+		return nil, fmt.Errorf("map a piece of the guest's memory: %w", err)
+	}
+	f.chunks[n] = mem
+	return mem, nil
+}
+
+// Load implements interp.Memory.
+func (m *memory) Load(addr uint64, to []byte) error {
+	return m.reach(addr, len(to), false, func() error { return m.flat.Load(addr, to) })
+}
+
+// Store implements interp.Memory.
+func (m *memory) Store(addr uint64, from []byte) error {
+	return m.reach(addr, len(from), true, func() error { return m.flat.Store(addr, from) })
+}
+
+// Update implements interp.Memory.
+func (m *memory) Update(addr uint64, size int, f func(old uint64) uint64) (old uint64, err error) {
+	err = m.reach(addr, size, true, func() (err error) {
+		old, err = m.flat.Update(addr, size, f)
+		return err
+	})
+	return old, err
+}
+
+// reach accesses memory, which lies in one page, and asks for the page if it is not there.
+func (m *memory) reach(addr uint64, _ int, write bool, access func() error) error {
+	if access() == nil {
+		return nil
+	}
+	if err := m.ask(addr, write); err != nil {
+		return err
+	}
+	return access()
+}
+
+// reachBanks makes the constants of a launch visible: code looks at them before it starts, and does not start without.
+func (m *memory) reachBanks(l *interp.Launch) {
+	const pageBytes = 1 << compile.PageBits
+	var b [1]byte
+	for i := range l.Banks {
+		bank := &l.Banks[i]
+		for at := uint64(0); bank.Valid && at < uint64(min(bank.Size, maxBank)); at += pageBytes {
+			if m.Load(bank.Addr+at, b[:]) != nil {
+				break
+			}
+		}
+	}
+}
+
+// maxBank is what instructions reach of a bank.
+const maxBank = 1 << 16

@@ -1,0 +1,135 @@
+package process
+
+import (
+	"math"
+	"math/bits"
+	"sync"
+	"time"
+
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/compile/fermi"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/interp"
+	"github.com/umbra-gpu/umbra/cmd/umbra-jit/internal/engine"
+	"github.com/umbra-gpu/umbra/cmd/umbra-jit/internal/llvm"
+)
+
+// key is what the code of a program depends on, beside the program's words.
+type key struct {
+	entry, registers, localPos, localNeg uint32
+	grid, block                          [3]uint32
+}
+
+// keyOf is the key of a launch. Code is for grids up to a size.
+func keyOf(l *interp.Launch) key {
+	k := key{l.Entry, l.Registers, l.LocalPos, l.LocalNeg, l.Grid, l.Block}
+	for i, n := range k.grid {
+		k.grid[i] = uint32(min(uint64(1)<<bits.Len32(max(n, 1)-1), math.MaxUint32))
+	}
+	return k
+}
+
+// program is one that was asked for.
+type program struct {
+	words words
+	code  *engine.Code // nil until it is compiled
+	err   error        // why it is not
+}
+
+// programs are those that were asked for.
+type programs struct {
+	support  *engine.Support
+	compiler *llvm.Compiler
+	work     chan func()
+
+	mu      sync.Mutex
+	known   map[key][]*program
+	size    int // bytes of code
+	count   uint64
+	time    time.Duration
+	pending int
+}
+
+// Bounds of what is kept. Beyond them all is dropped, between two steps.
+const (
+	maxKnown   = 1024
+	maxCode    = 64 << 20
+	maxPending = 16
+)
+
+func newPrograms(c *llvm.Compiler) (*programs, error) {
+	support, err := engine.NewSupport(c)
+	if err != nil {
+		return nil, err
+	}
+	p := &programs{support: support, compiler: c, known: make(map[key][]*program), work: make(chan func(), maxPending)}
+	go func() {
+		for do := range p.work {
+			do()
+		}
+	}()
+	return p, nil
+}
+
+// find returns the program of a launch, which may not be compiled yet. It looks at each word: code may have changed.
+func (p *programs) find(l *interp.Launch) *program {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	k := keyOf(l)
+	for _, c := range p.known[k] {
+		if c.same(l) {
+			return c
+		}
+	}
+	if p.pending == maxPending {
+		return nil // a later step asks again
+	}
+	if p.pending == 0 && (len(p.known) >= maxKnown || p.size >= maxCode) {
+		p.drop()
+	}
+	c := &program{words: reach(l)}
+	p.known[k] = append(p.known[k], c)
+	frozen := *l
+	frozen.Program = &interp.Program{Memory: snapshot{c.words, l.Program.Base}, Base: l.Program.Base}
+	p.pending++
+	p.work <- func() { p.compile(c, &frozen) }
+	return c
+}
+
+// drop forgets what is compiled. Nothing of it runs, and nothing is being compiled.
+func (p *programs) drop() {
+	for _, list := range p.known {
+		for _, c := range list {
+			if c.code != nil {
+				c.code.Close()
+			}
+		}
+	}
+	clear(p.known)
+	p.size = 0
+}
+
+// compile compiles a program, on the goroutine for that.
+func (p *programs) compile(c *program, l *interp.Launch) {
+	start := time.Now()
+	o := fermi.Options(l)
+	o.Grid = keyOf(l).grid
+	code, err := engine.New(p.compiler, p.support, l, o, llvm.Full)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c.code, c.err = code, err
+	p.pending--
+	p.count++
+	p.time += time.Since(start)
+	if code != nil {
+		p.size += code.Size
+	}
+}
+
+// same reports whether the memory of a launch still has the words of the program.
+func (c *program) same(l *interp.Launch) bool {
+	for _, w := range c.words {
+		if now, err := l.Program.Word(w.pc); err != nil || now != w.bits {
+			return false
+		}
+	}
+	return true
+}

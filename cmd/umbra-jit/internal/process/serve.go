@@ -1,0 +1,250 @@
+package process
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/jit"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/compile"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/compile/state"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/interp"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/isa"
+	"github.com/umbra-gpu/umbra/cmd/umbra-jit/internal/engine"
+	"github.com/umbra-gpu/umbra/cmd/umbra-jit/internal/llvm"
+)
+
+// server serves the guest's server.
+type server struct {
+	conn     *jit.Conn
+	shared   *jit.Shared
+	memory   *memory
+	programs *programs
+
+	launch uint64 // number of the one that follows
+	base   interp.Launch
+	code   *program
+	slots  []slot
+
+	stuck atomic.Int64 // a slot, or noSlot
+}
+
+const noSlot = -1
+
+// slot is where one block at a time runs.
+type slot struct {
+	*engine.Runner
+	launch interp.Launch
+	image  *state.Image
+	left   map[uint32]uint64 // how often an instruction had no machine code, or was wrong, by program counter
+}
+
+// Serve serves until the server is gone. It has said Hello.
+func Serve(conn *jit.Conn, c *llvm.Compiler) error {
+	s := &server{conn: conn}
+	var m jit.Message
+	f, err := conn.Receive(&m)
+	if err != nil {
+		return err
+	}
+	if m.Kind != jit.Setup || f == nil {
+		return fmt.Errorf("the server's first message is %d: want %d with a file", m.Kind, jit.Setup)
+	}
+	s.shared, err = jit.OpenShared(f)
+	f.Close()
+	if err != nil {
+		return err
+	}
+	if s.memory, err = newMemory(conn); err != nil {
+		return err
+	}
+	if s.programs, err = newPrograms(c); err != nil {
+		return err
+	}
+	for {
+		if f, err = conn.Receive(&m); errors.Is(err, jit.ErrEnded) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		if f != nil {
+			f.Close()
+		}
+		if m.Kind != jit.Run {
+			return fmt.Errorf("the server sent message %d: want %d", m.Kind, jit.Run)
+		}
+		if err := s.run(&m); err != nil {
+			return err
+		}
+	}
+}
+
+// run carries out a request, and answers it.
+func (s *server) run(m *jit.Message) error {
+	if m.B > jit.Slots {
+		return fmt.Errorf("a step of %d slots: want at most %d", m.B, jit.Slots)
+	}
+	if err := s.memory.begin(m.D); err != nil {
+		return err
+	}
+	if m.A != s.launch || len(m.Body) > 0 {
+		if err := s.begin(m); err != nil {
+			return err
+		}
+	}
+	answer := jit.Message{Kind: jit.Ended}
+	s.verdict(&answer, m)
+	s.programs.mu.Lock()
+	answer.E, answer.F = uint64(s.programs.time), s.programs.count
+	s.programs.mu.Unlock()
+	return s.conn.Send(&answer, nil)
+}
+
+// begin takes the description of a launch.
+func (s *server) begin(m *jit.Message) error {
+	var d jit.Description
+	if err := d.Decode(m.Body); err != nil {
+		return err
+	}
+	s.launch, s.base, s.code, s.slots = m.A, d.Launch, nil, nil
+	s.base.Memory = s.memory
+	s.base.Program = &interp.Program{Memory: s.memory, Base: d.Region}
+	return nil
+}
+
+// verdict runs the step, if the program is ready.
+func (s *server) verdict(answer, m *jit.Message) {
+	if s.code == nil {
+		s.code = s.programs.find(&s.base)
+	}
+	if s.code == nil {
+		answer.A = uint64(jit.Compiling)
+		return
+	}
+	s.programs.mu.Lock()
+	code, err := s.code.code, s.code.err
+	s.programs.mu.Unlock()
+	switch {
+	case err != nil:
+		answer.A, answer.Body = uint64(jit.Refused), []byte(err.Error())
+	case code == nil:
+		answer.A = uint64(jit.Compiling)
+	default:
+		if err := s.prepare(code, int(m.B)); err != nil {
+			answer.A, answer.Body = uint64(jit.Refused), []byte(err.Error())
+			return
+		}
+		s.memory.reachBanks(&s.base)
+		s.step(answer, time.Duration(m.C))
+	}
+}
+
+// prepare makes a runner for each slot.
+func (s *server) prepare(code *engine.Code, slots int) (err error) {
+	if len(s.slots) == slots {
+		return nil
+	}
+	s.slots = make([]slot, slots)
+	for i := range s.slots {
+		o := &s.slots[i]
+		o.left = make(map[uint32]uint64)
+		l := &o.launch
+		*l = s.base
+		l.Program = &interp.Program{Memory: s.memory, Base: s.base.Program.Base}
+		l.Local += uint64(i) * l.LocalSize()
+		if o.image, err = state.New(s.shared.Slot(i), l.Warps(), l.Shared); err != nil {
+			return err
+		}
+		if o.Runner, err = code.NewRunner(l, s.memory.pages, o.image); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// step runs blocks for a time.
+func (s *server) step(answer *jit.Message, limit time.Duration) {
+	work := &s.shared.Work
+	s.stuck.Store(noSlot)
+	s.shared.Began.Store(1)
+	timer := time.AfterFunc(limit, s.stop)
+	defer timer.Stop()
+	var compiled, interpreted uint64
+	for i := range s.slots {
+		r := &s.slots[i]
+		compiled, interpreted = compiled-r.Compiled, interpreted-r.Interpreted
+	}
+	if len(s.slots) == 1 {
+		s.slot(0, work)
+	} else {
+		var all sync.WaitGroup
+		for i := range s.slots {
+			all.Go(func() { s.slot(i, work) })
+		}
+		all.Wait()
+	}
+	for i := range s.slots {
+		r := &s.slots[i]
+		compiled, interpreted = compiled+r.Compiled, interpreted+r.Interpreted
+	}
+	answer.C, answer.D = compiled, interpreted
+	answer.Body = s.forms()
+	if n := s.stuck.Load(); n != noSlot {
+		answer.A, answer.B = uint64(jit.Stuck), uint64(n)
+	}
+}
+
+// slot runs blocks in a slot until the step ends.
+func (s *server) slot(n int, work *state.Work) {
+	const noBudget = 1 << 62
+	o := &s.slots[n]
+	for {
+		switch _, why := o.Run(work, noBudget); why {
+		case compile.Left:
+			if o.interpret() {
+				continue
+			}
+		case compile.Deadlock:
+		default:
+			return
+		}
+		s.stuck.CompareAndSwap(noSlot, int64(n))
+		s.stop()
+		return
+	}
+}
+
+// interpret executes an instruction that has no machine code. If it is wrong, or needs the server, nothing has changed
+// but memory: the server's executor repeats it.
+func (o *slot) interpret() bool {
+	w := &o.image.All[o.image.Turn]
+	o.left[w.PC]++
+	warp, head := *w, *o.image.Block
+	if o.Interpret() == nil {
+		return true
+	}
+	*w, *o.image.Block = warp, head
+	return false
+}
+
+func (s *server) stop() { atomic.StoreUint32(&s.shared.Work.Stop, 1) }
+
+// forms lists what had no machine code in the step, by form: a text of "name count" with semicolons between.
+func (s *server) forms() (text []byte) {
+	for i := range s.slots {
+		o := &s.slots[i]
+		for pc, n := range o.left {
+			name := "?"
+			if word, err := o.launch.Program.Word(pc); err == nil {
+				if in, err := isa.Decode(word, pc); err == nil {
+					name = in.Form.Name()
+				}
+			}
+			text = fmt.Appendf(text, "%s %d;", name, n)
+		}
+		clear(o.left)
+	}
+	return text
+}
