@@ -28,6 +28,8 @@ type Config struct {
 	Launched func(*sm.Launch)
 	// Ran, if not nil, sees what each launch that ended well executed: warp instructions by form.
 	Ran func(map[*isa.Form]uint64)
+	// Executor makes what executes programs. nil is the card's own choice.
+	Executor func() sm.Executor
 	// AllowNotExecuted lets a program go on whose launches, draws or blits the card stores
 	// and does not carry out.
 	AllowNotExecuted bool
@@ -81,7 +83,7 @@ func NewMachine(cfg Config) (m *Machine, err error) {
 		return m, err
 	}
 	if m.card, err = soft.New(soft.Config{
-		VRAM: cardMemory, DisableEngines: cfg.Idle, ProgramFault: m.programFault, Ran: cfg.Ran, Launched: cfg.Launched,
+		VRAM: cardMemory, DisableEngines: cfg.Idle, ProgramFault: m.programFault, Ran: cfg.Ran, Launched: cfg.Launched, Executor: cfg.Executor,
 		Processors: runtime.NumCPU(), // there is no guest beside
 	}); err != nil {
 		return m, err
