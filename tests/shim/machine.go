@@ -33,6 +33,8 @@ type Config struct {
 	Compile *jit.Config
 	// Compiled, if not nil, receives the counters of that when the card ends.
 	Compiled func(*jit.Stats)
+	// Executor makes what executes programs. nil is the card's own choice.
+	Executor func() sm.Executor
 	// AllowNotExecuted lets a program go on whose launches, draws or blits the card stores
 	// and does not carry out.
 	AllowNotExecuted bool
@@ -86,7 +88,7 @@ func NewMachine(cfg Config) (m *Machine, err error) {
 		return m, err
 	}
 	if m.card, err = soft.New(soft.Config{
-		VRAM: cardMemory, DisableEngines: cfg.Idle, ProgramFault: m.programFault, Ran: cfg.Ran, Launched: cfg.Launched, Compile: cfg.Compile,
+		VRAM: cardMemory, DisableEngines: cfg.Idle, ProgramFault: m.programFault, Ran: cfg.Ran, Launched: cfg.Launched, Compile: cfg.Compile, Executor: cfg.Executor,
 		Processors: runtime.NumCPU(), // there is no guest beside
 	}); err != nil {
 		return m, err

@@ -26,6 +26,7 @@ type twins struct {
 	slow            *interp.Block
 	launch          *interp.Launch // of the compiled code
 	memory, fastMem smtest.Memory
+	differs         func() string // in words, between their memories
 	code            *Code
 	runner          *Runner
 	work            state.Work
@@ -55,6 +56,18 @@ var (
 	support *Support
 )
 
+// sharedParts makes what all tests share.
+func sharedParts(t testing.TB, c *llvm.Compiler) {
+	if table != nil {
+		return
+	}
+	var err error
+	table, err = NewPages()
+	require.NoError(t, err)
+	support, err = NewSupport(c)
+	require.NoError(t, err)
+}
+
 func newTwins(t testing.TB, c *llvm.Compiler, passes string, code []uint64, size [3]uint32, prepare func(m smtest.Memory)) *twins {
 	w := &twins{memory: smtest.NewMemory(code)}
 	if prepare != nil {
@@ -63,23 +76,32 @@ func newTwins(t testing.TB, c *llvm.Compiler, passes string, code []uint64, size
 	w.fastMem = pinned(t, w.memory)
 	w.slow = interp.NewBlock(newLaunch(w.memory, size), [3]uint32{0, 0, 0})
 	w.launch = newLaunch(w.fastMem, size)
+	sharedParts(t, c)
 	var err error
-	if table == nil {
-		table, err = NewPages()
-		require.NoError(t, err)
-		support, err = NewSupport(c)
-		require.NoError(t, err)
-	}
 	require.NoError(t, table.Map(smtest.Base, w.fastMem, compile.PageReadable|compile.PageWritable))
+	w.differs = func() string {
+		for i := 0; !bytes.Equal(w.memory, w.fastMem) && i < len(w.memory); i++ {
+			if w.memory[i] != w.fastMem[i] {
+				return fmt.Sprintf("at %#x: %#x, not %#x", i, w.fastMem[i], w.memory[i])
+			}
+		}
+		return ""
+	}
 	o := fermi.Options(w.launch)
 	o.MaxBlocks, o.MaxText = 80, 4<<20 // a test's time; what is beyond goes on in interp
 	w.code, err = New(c, support, w.launch, o, passes)
 	require.NoError(t, err)
 	t.Cleanup(func() { w.code.Close() })
+	w.start(t)
+	return w
+}
+
+// start makes the runner of the code.
+func (w *twins) start(t testing.TB) {
+	var err error
 	w.launch.Memory = table.Memory()
 	w.runner, err = w.code.NewRunner(w.launch, table, newImage(t, w.launch))
 	require.NoError(t, err)
-	return w
 }
 
 // newImage is memory for a block, with something in it that is not to be seen.
@@ -97,8 +119,8 @@ func newImage(t testing.TB, l *interp.Launch) *state.Image {
 
 // run executes blocks in both, some turns at a time, until they end or something differs.
 func (w *twins) run(t testing.TB, text string, budget func() uint64) *interp.Fault {
-	for n := range w.launch.Grid[0] {
-		w.slow.Reset([3]uint32{n, 0, 0})
+	for n := range w.launch.Grid[0] * w.launch.Grid[1] * w.launch.Grid[2] {
+		w.slow.Reset([3]uint32{n % w.launch.Grid[0], n / w.launch.Grid[0] % w.launch.Grid[1], n / (w.launch.Grid[0] * w.launch.Grid[1])})
 		w.work.Count++
 		if fault := w.block(t, text, budget); fault != nil {
 			return fault
@@ -175,10 +197,8 @@ func (w *twins) compare(t testing.TB, text string) {
 			require.Fail(t, "interp and the compiled code differ", "block %v warp %d: %s\n%s", w.slow.ID, n, d, text)
 		}
 	}
-	for i := 0; !bytes.Equal(w.memory, w.fastMem) && i < len(w.memory); i++ {
-		if w.memory[i] != w.fastMem[i] {
-			require.Fail(t, "memory differs", "at %#x: %#x, not %#x\n%s", i, w.fastMem[i], w.memory[i], text)
-		}
+	if d := w.differs(); d != "" {
+		require.Fail(t, "memory differs", "%s\n%s", d, text)
 	}
 	require.Equal(t, w.slow.Barriers, fast.Barriers, text)
 	require.Equal(t, w.slow.ID, fast.ID, text)
