@@ -2,6 +2,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 
@@ -20,37 +21,54 @@ func main() {
 	}
 }
 
+// run is given libLLVM and the folder of its own dependencies, and when it is confined, what the kernel lacks for that.
 func run(args []string) error {
-	conn := jit.NewConn(socketFD)
-	hello := jit.Message{Kind: jit.Hello, A: jit.Version}
-	compiler, err := load(args)
-	if err != nil {
-		hello.B, hello.Body = 1, []byte(err.Error())
+	const confined = 3
+	var err error
+	switch len(args) {
+	case confined - 1:
+		err = confine(args[0], args[1])
+	case confined:
+		return serve(args[0], args[1], args[2])
+	default:
+		err = errors.New("this command is for the server umbra, which starts it")
 	}
-	if sent := conn.Send(&hello, nil); sent != nil {
-		return fmt.Errorf("this command is for the server umbra, which starts it: %w", sent)
-	}
-	if err != nil {
-		return err
-	}
-	return process.Serve(conn, compiler)
+	return refuse(jit.NewConn(socketFD), err)
 }
 
-// systemLibrary is how the system's loader knows libLLVM.
-const systemLibrary = "libLLVM.so.19.1"
-
-// load loads the library that the arguments name.
-func load(args []string) (*llvm.Compiler, error) {
-	file, dir := systemLibrary, ""
-	if len(args) > 0 {
-		file = args[0]
+// serve loads the library, gives up the right to open files, and serves.
+func serve(library, dir, missing string) error {
+	conn := jit.NewConn(socketFD)
+	if library == "" {
+		library = systemLibrary
 	}
-	if len(args) > 1 {
-		dir = args[1]
-	}
-	library, err := llvm.Load(file, dir)
+	functions, err := llvm.Load(library, dir)
 	if err != nil {
-		return nil, err
+		return refuse(conn, err)
 	}
-	return library.NewCompiler()
+	compiler, err := functions.NewCompiler()
+	if err != nil {
+		return refuse(conn, err)
+	}
+	programs, err := process.NewPrograms(compiler)
+	if err != nil {
+		return refuse(conn, err)
+	}
+	more, err := forbid()
+	if err != nil {
+		return refuse(conn, err)
+	}
+	if more != "" {
+		missing = more
+	}
+	if err := conn.Send(&jit.Message{Kind: jit.Hello, A: jit.Version, Body: []byte(missing)}, nil); err != nil {
+		return err
+	}
+	return process.Serve(conn, programs)
+}
+
+// refuse tells the server why this process cannot serve.
+func refuse(conn *jit.Conn, err error) error {
+	m := jit.Message{Kind: jit.Hello, A: jit.Version, B: 1, Body: []byte(err.Error())}
+	return errors.Join(err, conn.Send(&m, nil))
 }

@@ -1,6 +1,7 @@
 package jit
 
 import (
+	"fmt"
 	"maps"
 	"strconv"
 	"strings"
@@ -13,8 +14,10 @@ import (
 
 // Config says how processes are started.
 type Config struct {
-	Program string   // umbra-jit
-	Library []string // its arguments: libLLVM, and the folder of libLLVM's own dependencies; none where the system has both
+	Program string // umbra-jit
+	// Library is libLLVM 19, "" where the system's loader finds it, and Dependencies the folder of its own
+	// dependencies, "" where the system has them.
+	Library, Dependencies string
 	// Always compiles each program before it runs, however short it is: for tests.
 	Always bool
 	Log    func(format string, args ...any) // may be nil
@@ -94,7 +97,7 @@ type Compiler struct {
 	mu     sync.Mutex
 	guests map[uint8]*Guest // by owner
 	closed bool
-	told   string // what the log has of starts that failed
+	told   string // what the log has of starts
 }
 
 // New makes a compiler. It starts nothing.
@@ -139,13 +142,13 @@ func (c *Compiler) Close() {
 	}
 }
 
-// startFailed says once why programs are not compiled.
-func (c *Compiler) startFailed(err error) {
+// tell writes a line to the log, but not twice in succession.
+func (c *Compiler) tell(format string, args ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.told != err.Error() {
-		c.told = err.Error()
-		c.cfg.Log("programs run interpreted, which is slower: %v; install umbra-jit beside umbra, and libLLVM 19 (Debian: libllvm19)", err)
+	if line := fmt.Sprintf(format, args...); c.told != line {
+		c.told = line
+		c.cfg.Log("%s", line)
 	}
 }
 
@@ -153,5 +156,6 @@ func (c *Compiler) startFailed(err error) {
 const (
 	startTimeout = 30 * time.Second // for a process that loads libLLVM
 	stopTimeout  = time.Second      // for a step's end, after its time
-	maxPause     = time.Minute      // after a loss, until the next process is started
+	compileLimit = 10 * time.Second
+	maxPause     = time.Minute // after a loss, until the next process is started
 )

@@ -66,10 +66,13 @@ func (g *Guest) start() {
 	switch {
 	case err != nil:
 		g.retreat()
-		g.compiler.startFailed(err)
+		g.compiler.tell("programs run interpreted, which is slower: %v; install umbra-jit beside umbra, and libLLVM 19 (Debian: libllvm19)", err)
 	case g.closed:
 		_ = p.end(nil)
 	default:
+		if p.lacks != "" {
+			g.compiler.tell("the processes that run guests' programs are less confined: %s", p.lacks)
+		}
 		g.process, g.compiles, g.compileTime = p, 0, 0
 	}
 }

@@ -29,6 +29,7 @@ type process struct {
 
 	cmd    *exec.Cmd
 	said   said
+	lacks  string // of its confinement
 	reaped chan struct{}
 }
 
@@ -96,7 +97,7 @@ func start(cfg *Config) (*process, error) {
 		return nil, err
 	}
 	p := &process{Conn: c, files: make(map[*os.File]uint64), reaped: make(chan struct{})}
-	p.cmd = exec.Command(cfg.Program, cfg.Library...)
+	p.cmd = exec.Command(cfg.Program, cfg.Library, cfg.Dependencies)
 	p.cmd.Env, p.cmd.Dir, p.cmd.Stderr, p.cmd.ExtraFiles = []string{"GOTRACEBACK=none"}, "/", &p.said, []*os.File{its}
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	started := make(chan error)
@@ -139,6 +140,8 @@ func (p *process) greet() error {
 		return fmt.Errorf("its first message is %d of version %d: want %d of version %d; install the umbra-jit of this release", m.Kind, m.A, Hello, Version)
 	case m.B != 0:
 		return errors.New(string(m.Body))
+	case len(m.Body) > 0:
+		p.lacks = string(m.Body)
 	}
 	var memory *os.File
 	if p.shared, memory, err = newShared(); err != nil {

@@ -18,6 +18,7 @@ type program struct {
 	long     bool      // one took more than a step
 	refused  bool      // it is not compiled
 	ask      time.Time // when it may be compiled, so that it is asked for again
+	asked    time.Time // when it was asked for first
 }
 
 // maxPrograms bounds what is remembered of a guest. Beyond it all is forgotten.

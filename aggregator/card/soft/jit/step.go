@@ -165,7 +165,15 @@ func (s *step) take(m *Message, before uint64) (engine.NativeResult, error) {
 	case verdict == Compiling:
 		const interval = time.Millisecond
 		s.compiling = true
-		s.program.ask = time.Now().Add(interval)
+		now := time.Now()
+		s.program.ask = now.Add(interval)
+		if s.program.asked.IsZero() {
+			s.program.asked = now
+		}
+		if now.Sub(s.program.asked) > compileLimit {
+			s.program.refused = true
+			return notNative, fmt.Errorf("it compiled a program for more than %v", compileLimit)
+		}
 		return notNative, nil
 	}
 	st.Runs.Add(1)

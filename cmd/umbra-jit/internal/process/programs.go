@@ -3,8 +3,11 @@ package process
 import (
 	"math"
 	"math/bits"
+	"runtime"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/compile/fermi"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/interp"
@@ -34,8 +37,8 @@ type program struct {
 	err   error        // why it is not
 }
 
-// programs are those that were asked for.
-type programs struct {
+// Programs are those that were asked for.
+type Programs struct {
 	support  *engine.Support
 	compiler *llvm.Compiler
 	work     chan func()
@@ -55,22 +58,19 @@ const (
 	maxPending = 16
 )
 
-func newPrograms(c *llvm.Compiler) (*programs, error) {
+// NewPrograms compiles what all programs share.
+func NewPrograms(c *llvm.Compiler) (*Programs, error) {
 	support, err := engine.NewSupport(c)
 	if err != nil {
 		return nil, err
 	}
-	p := &programs{support: support, compiler: c, known: make(map[key][]*program), work: make(chan func(), maxPending)}
-	go func() {
-		for do := range p.work {
-			do()
-		}
-	}()
+	p := &Programs{support: support, compiler: c, known: make(map[key][]*program), work: make(chan func(), maxPending)}
+	go p.compileAll()
 	return p, nil
 }
 
 // find returns the program of a launch, which may not be compiled yet. It looks at each word: code may have changed.
-func (p *programs) find(l *interp.Launch) *program {
+func (p *Programs) find(l *interp.Launch) *program {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	k := keyOf(l)
@@ -95,7 +95,7 @@ func (p *programs) find(l *interp.Launch) *program {
 }
 
 // drop forgets what is compiled. Nothing of it runs, and nothing is being compiled.
-func (p *programs) drop() {
+func (p *Programs) drop() {
 	for _, list := range p.known {
 		for _, c := range list {
 			if c.code != nil {
@@ -107,8 +107,18 @@ func (p *programs) drop() {
 	p.size = 0
 }
 
+// compileAll compiles, with less right to a processor than what runs.
+func (p *Programs) compileAll() {
+	runtime.LockOSThread()
+	const nice = 10
+	_ = unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), nice) // else it takes as long, and others wait
+	for do := range p.work {
+		do()
+	}
+}
+
 // compile compiles a program, on the goroutine for that.
-func (p *programs) compile(c *program, l *interp.Launch) {
+func (p *Programs) compile(c *program, l *interp.Launch) {
 	start := time.Now()
 	o := fermi.Options(l)
 	o.Grid = keyOf(l).grid

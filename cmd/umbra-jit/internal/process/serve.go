@@ -13,7 +13,6 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/interp"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/isa"
 	"github.com/umbra-gpu/umbra/cmd/umbra-jit/internal/engine"
-	"github.com/umbra-gpu/umbra/cmd/umbra-jit/internal/llvm"
 )
 
 // server serves the guest's server.
@@ -21,7 +20,7 @@ type server struct {
 	conn     *jit.Conn
 	shared   *jit.Shared
 	memory   *memory
-	programs *programs
+	programs *Programs
 
 	launch uint64 // number of the one that follows
 	base   interp.Launch
@@ -42,8 +41,8 @@ type slot struct {
 }
 
 // Serve serves until the server is gone. It has said Hello.
-func Serve(conn *jit.Conn, c *llvm.Compiler) error {
-	s := &server{conn: conn}
+func Serve(conn *jit.Conn, p *Programs) error {
+	s := &server{conn: conn, programs: p}
 	var m jit.Message
 	f, err := conn.Receive(&m)
 	if err != nil {
@@ -58,9 +57,6 @@ func Serve(conn *jit.Conn, c *llvm.Compiler) error {
 		return err
 	}
 	if s.memory, err = newMemory(conn); err != nil {
-		return err
-	}
-	if s.programs, err = newPrograms(c); err != nil {
 		return err
 	}
 	for {

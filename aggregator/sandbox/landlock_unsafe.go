@@ -1,4 +1,4 @@
-package worker
+package sandbox
 
 import (
 	"fmt"
@@ -35,7 +35,7 @@ func addRule(ruleset int, attr *unix.LandlockPathBeneathAttr) error {
 }
 
 // install makes the kernel judge all system calls of all threads by a filter.
-func install(f filter) error {
+func install(f Filter) error {
 	program := unix.SockFprog{Len: uint16(len(f)), Filter: unsafe.SliceData(f)}
 	thread, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&program)))
 	if errno != 0 {
