@@ -11,8 +11,9 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null)
 help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-build: ## build the command, bin/umbra
+build: ## build the command, bin/umbra, and bin/umbra-jit beside it
 	$(VECTORS) $(GO) build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/umbra ./cmd/umbra
+	CGO_ENABLED=0 $(GO) build -trimpath -o bin/umbra-jit ./cmd/umbra-jit
 
 demo: build ## show two Debian guests on one software card, with CHIP=gh100 as a GH100; fetches what is missing
 	$(GO) run ./tests/demo --umbra bin/umbra $(if $(CHIP),--chip $(CHIP))

@@ -20,6 +20,7 @@ var sections = []struct{ title, def string }{
 	{"Work of engines for a guest", "WorkCount"},
 	{"The server", "Status"},
 	{"The card", "Card"},
+	{"Programs as machine code", "ProgramCounts"},
 	{"The card in the report", "CardReport"},
 	{"Channels of the card", "ChannelCount"},
 	{"Engines of the card by class", "ClassCount"},

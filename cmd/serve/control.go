@@ -31,6 +31,9 @@ func (s *Server) Status() (api.Status, error) {
 		Version: s.Version, PID: os.Getpid(), Uptime: time.Since(s.began), Setup: s.setup(), GPUs: []api.GPU{},
 		Card: api.Card{Kind: s.Config.Card.Kind, VRAM: uint64(s.Config.Card.VRAM), Interrupts: card.Interrupts, Faults: card.Faults, Bytes: card.Bytes()},
 	}
+	if s.Card != nil {
+		out.Card.Programs = programCounts(s.Card.Compiled())
+	}
 	ledger := s.ledger()
 	used, channels := config.Size(0), 0
 	for _, e := range s.Endpoints() {
