@@ -34,17 +34,18 @@ func compilerOf(c *config.Config, log *slog.Logger) (*jit.Config, error) {
 	if err != nil {
 		return nil, &config.Error{Where: c.Where("card.compiler"), Value: o.Compiler, Reason: err.Error() + "; want auto, off, or the program umbra-jit"}
 	}
-	library := o.LLVM
+	library, dependencies := o.LLVM, ""
 	if library != "" {
 		if library, err = filepath.Abs(library); err == nil {
 			_, err = os.Stat(library)
 		}
+		dependencies = filepath.Dir(library)
 		if err != nil {
 			return nil, &config.Error{Where: c.Where("card.llvm"), Value: o.LLVM, Reason: err.Error() + "; want the file of libLLVM.so.19.1"}
 		}
 	}
 	warn := func(format string, args ...any) { log.Warn(fmt.Sprintf(format, args...)) }
-	return &jit.Config{Program: program, Library: library, Log: warn}, nil
+	return &jit.Config{Program: program, Library: library, Dependencies: dependencies, Log: warn}, nil
 }
 
 // tellCompiler says at the start that programs run without a compiler that was not refused.

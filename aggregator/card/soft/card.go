@@ -131,6 +131,7 @@ type Card struct {
 	owners   [gf100.Owners + 1]sync.RWMutex
 	attached bool // a host is
 	mappings card.Mappings
+	mapped   [gf100.Owners + 1]atomic.Int64 // how many mappings each owner has
 }
 
 // New powers a card on. Close must be called to end its goroutines and to give

@@ -122,9 +122,6 @@ func (c *Card) step(p *pbdma, ch *channel) {
 	x := &p.run
 	x.step = step{}
 	x.env.Grid, x.env.Pages, x.env.Last = &ch.Grid, &ch.vm.pages, ch.kind.last
-	if x.env.Native = nil; c.compiler != nil {
-		x.env.Native = c.compiler.Of(ch.Owner)
-	}
 	if !c.stepping[ch.ID].TryRLock() {
 		c.stepping[ch.ID].RLock()
 		x.since = c.clock() // its guest does not pay for pages that the server moves
@@ -136,6 +133,9 @@ func (c *Card) step(p *pbdma, ch *channel) {
 	if !c.attached { // detached since the turn began
 		x.verdict = yielded
 		return
+	}
+	if x.env.Native = nil; c.compiler != nil {
+		x.env.Native = c.compiler.Of(ch.Owner)
 	}
 	p.steps.Add(1)
 	defer p.steps.Add(1)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -99,17 +100,20 @@ func (s *step) call() (*Message, error) {
 	if err := p.Send(m, nil); err != nil {
 		return nil, err
 	}
-	end := time.Now().Add(time.Duration(left) + stopTimeout)
+	over := time.Now().Add(time.Duration(left))
+	end := over.Add(stopTimeout)
 	for {
 		f, err := p.Receive(m)
 		if f != nil {
 			f.Close()
 		}
+		if time.Now().After(end) {
+			return nil, fmt.Errorf("it did not end a step within %v", time.Duration(left)+stopTimeout)
+		}
 		switch {
 		case errors.Is(err, unix.EAGAIN):
-			p.shared.Work.Stop = 1
-			if time.Now().After(end) {
-				return nil, fmt.Errorf("it did not end a step within %v", time.Duration(left)+stopTimeout)
+			if time.Now().After(over) {
+				atomic.StoreUint32(&p.shared.Work.Stop, 1)
 			}
 		case err != nil:
 			return nil, err
@@ -181,7 +185,7 @@ func (s *step) take(m *Message, before uint64) (engine.NativeResult, error) {
 	st.Interpreted.Add(m.D)
 	st.count(string(m.Body))
 	s.guest.compiled(m.E, m.F)
-	next := min(s.process.shared.Work.Next, grid.Blocks)
+	next := min(atomic.LoadUint64(&s.process.shared.Work.Next), grid.Blocks)
 	if next < before {
 		return notNative, fmt.Errorf("it began blocks up to %d of which %d had begun", next, before)
 	}
@@ -193,6 +197,7 @@ func (s *step) take(m *Message, before uint64) (engine.NativeResult, error) {
 	grid.Next = next
 	if Verdict(m.A) == Stuck {
 		st.Left.Add(1)
+		grid.Running[m.B].Left = 1 // the warp whose turn it was, with the instruction at which it stopped
 		return engine.NativeResult{Outcome: engine.NeedsProcessor, Slot: int(m.B)}, nil
 	}
 	return engine.NativeResult{Outcome: engine.RanNative}, nil

@@ -91,7 +91,8 @@ func (c *Conn) Close() error { return unix.Close(c.fd) }
 // shutdown makes a Receive under way end.
 func (c *Conn) shutdown() { _ = unix.Shutdown(c.fd, unix.SHUT_RDWR) }
 
-// Send sends a message, with a file unless it is nil.
+// Send sends a message, with a file unless it is nil. It does not wait: a side that does not receive what it asked
+// for is not served.
 func (c *Conn) Send(m *Message, f *os.File) error {
 	binary.LittleEndian.PutUint32(c.buf[:], uint32(m.Kind))
 	for i, v := range []uint64{m.A, m.B, m.C, m.D, m.E, m.F} {
@@ -103,7 +104,7 @@ func (c *Conn) Send(m *Message, f *os.File) error {
 		rights = unix.UnixRights(int(f.Fd()))
 	}
 	for {
-		_, err := unix.SendmsgN(c.fd, c.buf[:n], rights, nil, unix.MSG_NOSIGNAL)
+		_, err := unix.SendmsgN(c.fd, c.buf[:n], rights, nil, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT)
 		if !errors.Is(err, unix.EINTR) {
 			return err
 		}
