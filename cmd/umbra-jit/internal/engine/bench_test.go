@@ -1,15 +1,22 @@
 package engine
 
 import (
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/compile"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/interp"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/simd"
 	"github.com/umbra-gpu/umbra/cmd/umbra-jit/internal/jittest"
 	"github.com/umbra-gpu/umbra/cmd/umbra-jit/internal/llvm"
 	"github.com/umbra-gpu/umbra/tests/smtest"
+	"github.com/umbra-gpu/umbra/tests/smtest/launches"
 )
 
 // programs end after some 10,000 instructions of a warp.
@@ -103,4 +110,80 @@ func BenchmarkProgram(b *testing.B) {
 			}
 		})
 	}
+}
+
+// BenchmarkMesa measures launches that tests/smtest/launches/record stored, in the folder that the environment
+// names: ns for a warp instruction, by compiled code and by package simd.
+func BenchmarkMesa(b *testing.B) {
+	dir := os.Getenv("UMBRA_LAUNCHES")
+	files, err := filepath.Glob(filepath.Join(dir, "*.launches"))
+	require.NoError(b, err)
+	if dir == "" || len(files) == 0 {
+		b.Skip("UMBRA_LAUNCHES names no folder of launches")
+	}
+	c := jittest.Compiler(b)
+	sharedParts(b, c)
+	for _, file := range files {
+		b.Run(strings.TrimSuffix(filepath.Base(file), ".launches"), func(b *testing.B) {
+			list, err := launches.Read(file)
+			require.NoError(b, err)
+			known := make(codes)
+			var ran, left uint64
+			var compiled, interpreted time.Duration
+			for b.Loop() {
+				for _, l := range list {
+					fast := placed(b, l)
+					w := &twins{launch: l.On(fast)}
+					w.code = known.of(b, c, w.launch, llvm.Full)
+					w.start(b)
+					w.work.Count = uint64(l.Grid[0]) * uint64(l.Grid[1]) * uint64(l.Grid[2])
+					start := processTime(b)
+					for {
+						_, why := w.runner.Run(&w.work, forever())
+						if why == compile.Exhausted {
+							break
+						}
+						require.Equal(b, compile.Left, why)
+						require.Nil(b, w.runner.Interpret())
+					}
+					compiled += processTime(b) - start
+					ran, left = ran+w.runner.Compiled, left+w.runner.Interpreted
+					drop(b, fast)
+				}
+			}
+			if os.Getenv("UMBRA_SIMD") != "" {
+				interpreted = time.Duration(float64(simdTime(b, list)) * float64(b.N))
+				b.ReportMetric(float64(interpreted)/float64(ran+left), "ns/simd")
+			}
+			b.ReportMetric(float64(compiled)/float64(ran+left), "ns/instr")
+			b.ReportMetric(float64(left)/float64(ran+left), "interpreted")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+// simdTime is how long package simd takes for launches.
+func simdTime(b *testing.B, list []*launches.Launch) (took time.Duration) {
+	for _, l := range list {
+		launch := l.On(l.Copy())
+		var x simd.Executor
+		block := interp.NewBlock(launch, [3]uint32{})
+		start := processTime(b)
+		x.Start(launch)
+		g := launch.Grid
+		for n := range g[0] * g[1] * g[2] {
+			block.Reset([3]uint32{n % g[0], n / g[0] % g[1], n / (g[0] * g[1])})
+			_, fault := x.Step(block, 1<<40)
+			require.Nil(b, fault)
+		}
+		took += processTime(b) - start
+	}
+	return took
+}
+
+// processTime is what this process has used of processors: others use them too.
+func processTime(b *testing.B) time.Duration {
+	var t unix.Timespec
+	require.NoError(b, unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &t))
+	return time.Duration(t.Nano())
 }

@@ -190,7 +190,7 @@ func TestForms(t *testing.T) {
 					code[i] = flagged
 				}
 			}
-			w := newTwins(t, c, llvm.Quick, observed(t, slices.Clone(code)), [3]uint32{32, 2, 1}, func(m smtest.Memory) {
+			w := newTwins(t, c, llvm.Quick, observed(t, slices.Clone(code)), [3]uint32{24, 2, 1}, func(m smtest.Memory) {
 				for i := range 0x1000 / 4 {
 					v := value(r)
 					copy(m[smtest.Data-smtest.Base+4*i:], []byte{byte(v), byte(v >> 8), byte(v >> 16), byte(v >> 24)})

@@ -15,7 +15,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/interp"
 	"github.com/umbra-gpu/umbra/cmd/umbra-jit/internal/jittest"
 	"github.com/umbra-gpu/umbra/cmd/umbra-jit/internal/llvm"
-	"github.com/umbra-gpu/umbra/tests/smtest"
+	"github.com/umbra-gpu/umbra/tests/smtest/launches"
 )
 
 // codes are compiled programs of launches, by what they depend on.
@@ -42,9 +42,9 @@ func (c codes) of(t testing.TB, compiler *llvm.Compiler, l *interp.Launch, passe
 }
 
 // placed puts the pages of a launch where code can reach them, until the test ends.
-func placed(t testing.TB, l *smtest.Launch) smtest.Pages {
+func placed(t testing.TB, l *launches.Launch) launches.Pages {
 	all := make(smtest.Memory, len(l.Pages)*pageSize)
-	all, out := pinned(t, all), make(smtest.Pages)
+	all, out := pinned(t, all), make(launches.Pages)
 	for addr, page := range l.Pages {
 		b := all[:pageSize:pageSize]
 		all = all[pageSize:]
@@ -56,7 +56,7 @@ func placed(t testing.TB, l *smtest.Launch) smtest.Pages {
 }
 
 // drop takes pages from the table.
-func drop(t testing.TB, p smtest.Pages) {
+func drop(t testing.TB, p launches.Pages) {
 	for addr, b := range p {
 		require.NoError(t, table.Map(addr, b, 0))
 	}
@@ -75,7 +75,7 @@ func TestMesa(t *testing.T) {
 	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".launches")
 		t.Run(name, func(t *testing.T) {
-			list, err := smtest.ReadLaunches(file)
+			list, err := launches.Read(file)
 			require.NoError(t, err)
 			known, missing := make(codes), make(map[string]int)
 			var compiled, interpreted uint64

@@ -42,7 +42,7 @@ func (x *Code) NewRunner(l *interp.Launch, pages *Pages, m *state.Image) (*Runne
 		Pages: pages.Address(), LocalBase: l.Local, Shared: sliceAddress(m.Memory), SharedSize: l.Shared, Grid: l.Grid,
 		Loop: compile.Loop{
 			Code: uint64(x.run), Sites: sliceAddress(x.table), Block: uint64(addressOf(m.Block)), Slice: Slice,
-			Entry: l.Entry, Partial: partial(l), Clear: x.Program.Clear,
+			Entry: l.Entry, Last: partial(l), Clear: x.Program.Clear, Starts: [2]uint32{x.Program.Partial, x.Program.Full},
 		},
 	}
 	copy(r.context.Helpers[:], x.support.helpers)

@@ -51,11 +51,12 @@ type Loop struct {
 	NumTurns    uint64
 
 	// How a block begins.
-	Entry    uint32
-	Partial  uint32 // lanes of the last warp
-	Clear    uint64 // registers that are read before they are written
-	Why      uint32 // the result
-	reserved uint32
+	Clear  uint64    // registers that are read before they are written
+	Starts [2]uint32 // entrances of a partial warp and of a full one
+	Entry  uint32
+	Last   uint32 // lanes of the last warp
+	Why    uint32 // the result
+	_      uint32
 }
 
 // Why is the reason for which Blocks returns.

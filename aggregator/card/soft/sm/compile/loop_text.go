@@ -335,7 +335,11 @@ define internal void @begin(ptr %c, ptr %head, ptr %all, i32 %n, i64 %k) noinlin
   %size64 = zext i32 %size to i64
   call void @wipe(ptr %shared, i64 %size64)
   %entry = load i32 at %c $Loop.Entry
-  %partial = load i32 at %c $Loop.Partial
+  %partial = load i32 at %c $Loop.Last
+  %startsAt = getelementptr i8, ptr %c, i64 $Loop.Starts
+  %startPartial = load i32, ptr %startsAt
+  %startsAt1 = getelementptr i8, ptr %startsAt, i64 4
+  %startFull = load i32, ptr %startsAt1
   %clear = load i64 at %c $Loop.Clear
   br label %warp
 warp:
@@ -359,7 +363,7 @@ one:
   store i32 0 at %w $Warp.Quiet
   store i32 -1 at %w $Warp.Site
   %whole = icmp eq i32 %active, -1
-  %start = select i1 %whole, i32 0, i32 1
+  %start = select i1 %whole, i32 %startFull, i32 %startPartial
   store i32 %start at %w $Warp.Start
   %preds = getelementptr i8, ptr %w, i64 $Warp.Preds
   store <8 x i32> <i32 0, i32 0, i32 0, i32 0, i32 0, i32 0, i32 0, i32 -1>, ptr %preds, align 4

@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/compile/state"
 )
 
 // Options are what a program is compiled for, and how much it may cost.
@@ -25,15 +27,17 @@ type Options struct {
 const (
 	defaultBlocks       = 200
 	defaultInstructions = 4096
-	defaultText         = 1 << 20
+	defaultText         = 4 << 20
 )
 
 // Program is the result.
 type Program struct {
-	IR      string
-	Clear   uint64 // registers that may be read before they are written
-	Entries []Entrance
-	Sites   []Site
+	IR    string
+	Clear uint64 // registers that may be read before they are written
+	// Partial and Full are the entrances of new warps, state.Unknown if there are no such warps.
+	Partial, Full uint32
+	Entries       []Entrance
+	Sites         []Site
 	// Missing counts, by form, the places in the program that are left to another executor.
 	Missing map[string]int
 	Blocks  int
@@ -53,6 +57,7 @@ type translator struct {
 	leaders map[uint32]bool
 
 	blocks     []*block
+	first      [2]*block // of partial warps and full ones
 	byKey      map[string]*block
 	prior      map[string]*block // of the analysis before
 	queue      []*block
@@ -101,11 +106,18 @@ func Compile(front FrontEnd, o Options) (*Program, error) {
 	if t.inconsistent {
 		return nil, errors.New("the analysis and the emission differ: this is an error of package compile")
 	}
-	p := &Program{IR: text, Sites: t.sites, Missing: t.missing, Blocks: len(t.blocks), Clear: t.blocks[0].start[0] | t.blocks[1].start[0]}
+	p := &Program{IR: text, Sites: t.sites, Missing: t.missing, Blocks: len(t.blocks)}
 	number := make(map[*block]int)
 	for n, k := range t.starting() {
 		p.Entries = append(p.Entries, Entrance{k.pc, k.stack, k.full})
 		number[k] = n
+	}
+	for i, to := range []*uint32{&p.Partial, &p.Full} {
+		*to = state.Unknown
+		if k := t.first[i]; k != nil {
+			*to = uint32(number[k])
+			p.Clear |= k.start[0]
+		}
 	}
 	for n, k := range t.next {
 		p.Sites[n].Next = number[k]

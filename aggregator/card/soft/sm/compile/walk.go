@@ -193,6 +193,10 @@ func (b *Builder) branch(in *Instruction) {
 		switch {
 		case in.Whole:
 			next()
+		case at > 0 && stack[at-1].Kind == Diverge && stack[at-1].Target == in.Next: // a loop that lanes leave by and by
+			top := b.at('k', at-1)
+			b.do("store i32 %s, ptr %s", b.line("or i32 %s, %s", rest, b.line("load i32, ptr %s", top)), top)
+			b.jump(in.Target, stack, some(b.lanes.mask))
 		case at >= MaxDepth:
 			b.t.count("deep control stack")
 			b.leaves(in)

@@ -77,10 +77,11 @@ func (f *FrontEnd) Decode(pc uint32) (out compile.Instruction, ok bool) {
 
 // quiet reports whether a barrier makes all warps of a block wait for each other, and gives no result.
 func (f *FrontEnd) quiet(in *isa.Inst) bool {
-	id, count, kind := &in.Src[0], &in.Src[1], in.Mod[isa.Bar]
-	all := count.Kind == isa.None || count.Kind == isa.Imm && count.Value == 0 || count.Kind == isa.Reg && count.Reg == isa.Zero
+	id, kind := &in.Src[0], in.Mod[isa.Bar]
+	fixed := func(v *isa.Operand) bool { return v.Kind != isa.Reg || v.Reg == isa.Zero }
+	all := fixed(&in.Src[1]) && in.Src[1].Value == 0
 	none := in.PDst[0] == isa.True && (kind != isa.BarPopc || in.Dst.Kind != isa.Reg || in.Dst.Reg == isa.Zero)
-	return id.Kind == isa.Imm && uint64(id.Value) < uint64(min(f.Launch.Barriers, state.MaxBarriers)) && all && none &&
+	return fixed(id) && uint64(id.Value) < uint64(min(f.Launch.Barriers, state.MaxBarriers)) && all && none &&
 		kind != isa.BarArrive && in.Src[3].Reg == isa.True && !in.Src[3].Not
 }
 

@@ -1,10 +1,14 @@
-package smtest
+// Package launches keeps launches of real programs for tests of executors. Command record makes such files.
+//
+// The package has no locks or goroutines.
+package launches
 
 import (
 	"cmp"
 	"compress/gzip"
 	"encoding/binary"
 	"encoding/gob"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -15,6 +19,8 @@ import (
 
 const pageSize = 4096
 
+var errUnmapped = errors.New("not mapped")
+
 // A Launch is one of a real program: all that it read and wrote, as it was before.
 type Launch struct {
 	interp.Launch
@@ -22,8 +28,8 @@ type Launch struct {
 	Pages map[uint64][]byte // by address
 }
 
-// WriteLaunches stores launches.
-func WriteLaunches(w io.Writer, list []*Launch) error {
+// Write stores launches.
+func Write(w io.Writer, list []*Launch) error {
 	z, err := gzip.NewWriterLevel(w, gzip.BestCompression)
 	if err != nil {
 		return err
@@ -31,8 +37,8 @@ func WriteLaunches(w io.Writer, list []*Launch) error {
 	return cmp.Or(gob.NewEncoder(z).Encode(list), z.Close())
 }
 
-// ReadLaunches reads what WriteLaunches stored.
-func ReadLaunches(file string) (list []*Launch, err error) {
+// Read reads what Write stored.
+func Read(file string) (list []*Launch, err error) {
 	f, err := os.Open(file)
 	if err != nil {
 		return nil, err

@@ -1,6 +1,6 @@
-// Command launches runs a program of package shim on a card with one processor, and stores its launches:
+// Command record runs a program of package shim on a card with one processor, and stores its launches:
 //
-//	taskset -c 0 go run ./tests/smtest/cmd/launches FILE tests/shim/programs/saxpy.c ARGUMENTS...
+//	taskset -c 0 go run ./tests/smtest/launches/record FILE tests/shim/programs/saxpy.c ARGUMENTS...
 package main
 
 import (
@@ -12,12 +12,12 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm"
 	"github.com/umbra-gpu/umbra/cmd/lab/fetch"
 	"github.com/umbra-gpu/umbra/tests/shim"
-	"github.com/umbra-gpu/umbra/tests/smtest"
+	"github.com/umbra-gpu/umbra/tests/smtest/launches"
 )
 
 func main() {
 	if err := run(os.Args[1:]); err != nil {
-		fmt.Fprintln(os.Stderr, "launches:", err)
+		fmt.Fprintln(os.Stderr, "record:", err)
 		os.Exit(1)
 	}
 }
@@ -40,10 +40,10 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
-	var recorders []*smtest.Recorder
+	var recorders []*launches.Recorder
 	p := shim.Program{Argv: append([]string{binary}, args[2:]...), Device: shim.OurCard, Output: os.Stdout, Errors: os.Stderr,
 		Config: shim.Config{Executor: func() sm.Executor {
-			r := new(smtest.Recorder)
+			r := new(launches.Recorder)
 			recorders = append(recorders, r)
 			return r
 		}}}
@@ -55,9 +55,9 @@ func run(args []string) error {
 		return err
 	}
 	defer f.Close()
-	var list []*smtest.Launch
+	var list []*launches.Launch
 	for _, r := range recorders {
 		list = append(list, r.Launches...)
 	}
-	return smtest.WriteLaunches(f, list)
+	return launches.Write(f, list)
 }
