@@ -80,23 +80,24 @@ func dropCapabilities() error {
 	return nil
 }
 
-// Forbid is the second step. It checks the first, and returns what the kernel lacks.
-func Forbid(f *Filter) (missing string, err error) {
+// Forbid is the second step. It checks the first, and returns what the kernel lacks, and the listener for [Serve], -1 if
+// there is none.
+func Forbid(f *Filter) (missing string, listener int, err error) {
 	var has [2]unix.CapUserData
 	if err := unix.Capget(&unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &has[0]); err != nil {
-		return "", fmt.Errorf("capget: %w", err)
+		return "", -1, fmt.Errorf("capget: %w", err)
 	}
 	bound, err := unix.PrctlRetInt(unix.PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0)
 	if err != nil || bound != 1 || has != [2]unix.CapUserData{} {
-		return "", fmt.Errorf("the process has privileges: user %d, capabilities %v, PR_NO_NEW_PRIVS %d (%v)", os.Geteuid(), has, bound, err)
+		return "", -1, fmt.Errorf("the process has privileges: user %d, capabilities %v, PR_NO_NEW_PRIVS %d (%v)", os.Geteuid(), has, bound, err)
 	}
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
-		return "", fmt.Errorf("PR_SET_DUMPABLE: %w", err)
+		return "", -1, fmt.Errorf("PR_SET_DUMPABLE: %w", err)
 	}
 	f.answer(refuse)
-	err = install(*f)
+	listener, err = install(*f)
 	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EINVAL) {
-		return fmt.Sprintf("the kernel has no seccomp filters (%v), which restrict its system calls", err), nil
+		return fmt.Sprintf("the kernel has no seccomp filters (%v), which restrict its system calls", err), -1, nil
 	}
-	return "", err
+	return "", listener, err
 }

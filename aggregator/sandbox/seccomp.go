@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// allowedCalls are the system calls of Go's runtime, of open files and of a connection.
+// allowedCalls are the system calls of Go's runtime and of a connection.
 var allowedCalls = []uint32{
-	unix.SYS_READ, unix.SYS_WRITE, unix.SYS_CLOSE, unix.SYS_FSTAT, unix.SYS_FCNTL, unix.SYS_SENDMSG, unix.SYS_RECVMSG,
+	unix.SYS_CLOSE, unix.SYS_FSTAT, unix.SYS_SENDMSG, unix.SYS_RECVMSG,
 	unix.SYS_PPOLL, unix.SYS_EPOLL_CREATE1, unix.SYS_EPOLL_CTL, unix.SYS_EPOLL_PWAIT, unix.SYS_EVENTFD2,
 	unix.SYS_MUNMAP, unix.SYS_MADVISE, unix.SYS_FUTEX, unix.SYS_NANOSLEEP, unix.SYS_CLOCK_NANOSLEEP, unix.SYS_CLOCK_GETTIME, unix.SYS_GETTIMEOFDAY,
 	unix.SYS_RT_SIGACTION, unix.SYS_RT_SIGPROCMASK, unix.SYS_RT_SIGRETURN, unix.SYS_SIGALTSTACK, unix.SYS_RESTART_SYSCALL,
@@ -58,6 +58,23 @@ func (f *Filter) Argument(number, arg uint32, part func(f *Filter)) {
 	*f = append(*f, sub...)
 }
 
+// Except allows a call unless an argument has a value.
+func (f *Filter) Except(number, arg, value uint32) {
+	f.Argument(number, arg, func(f *Filter) {
+		f.equal(value, refuse)
+		f.answer(allow)
+	})
+}
+
+// Ask lets whoever has the listener of [Forbid] judge calls that have a value as an argument. What follows is for others.
+func (f *Filter) Ask(number, arg, value uint32) {
+	const rest = 4 // instructions
+	f.add(unix.BPF_JMP|unix.BPF_JEQ|unix.BPF_K, number, 0, rest)
+	f.load(dataArg + 8*arg)
+	f.equal(value, unix.SECCOMP_RET_USER_NOTIF)
+	f.load(dataNumber)
+}
+
 // Equal allows a call whose argument is k, or WithoutBits one whose argument has none of bits, or Masked one whose
 // argument is one of some values in the bits of mask.
 func (f *Filter) Equal(k uint32) { f.equal(k, allow) }
@@ -79,8 +96,8 @@ const (
 	refuse = unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)
 )
 
-// NewFilter allows what Go's runtime needs in threads that exist or are made, and files that are open: no other process, no
-// executable memory. More system calls follow by Allow and Argument; Done ends the filter.
+// NewFilter allows what Go's runtime needs, but to read and write files, and memory: no other process. More system calls
+// follow by its methods. The first rule for a call counts; Forbid refuses all others.
 func NewFilter() *Filter {
 	f := new(Filter)
 	f.load(dataArch)

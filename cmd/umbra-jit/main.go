@@ -11,9 +11,6 @@ import (
 	"github.com/umbra-gpu/umbra/cmd/umbra-jit/internal/process"
 )
 
-// socketFD is the connection to the server.
-const socketFD = 3
-
 func main() {
 	if err := run(os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "umbra-jit:", err)
@@ -33,12 +30,12 @@ func run(args []string) error {
 	default:
 		err = errors.New("this command is for the server umbra, which starts it")
 	}
-	return refuse(jit.NewConn(socketFD), err)
+	return refuse(jit.NewConn(jit.ConnFD), err)
 }
 
 // serve loads the library, gives up the right to open files, and serves.
 func serve(library, dir, missing string) error {
-	conn := jit.NewConn(socketFD)
+	conn := jit.NewConn(jit.ConnFD)
 	if library == "" {
 		library = systemLibrary
 	}
@@ -54,15 +51,18 @@ func serve(library, dir, missing string) error {
 	if err != nil {
 		return refuse(conn, err)
 	}
-	more, err := forbid()
+	more, listener, err := forbid()
 	if err != nil {
 		return refuse(conn, err)
 	}
 	if more != "" {
 		missing = more
 	}
-	if err := conn.Send(&jit.Message{Kind: jit.Hello, A: jit.Version, Body: []byte(missing)}, nil); err != nil {
+	if err := conn.Send(&jit.Message{Kind: jit.Hello, A: jit.Version, Body: []byte(missing)}, listener); err != nil {
 		return err
+	}
+	if listener != nil {
+		listener.Close()
 	}
 	return process.Serve(conn, programs)
 }

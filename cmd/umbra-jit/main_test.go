@@ -163,7 +163,7 @@ func TestMissing(t *testing.T) {
 		notELF:                      {Library: notELF},
 		"exit status":               {Program: "/bin/false"},
 	} {
-		cfg.Always = true
+		cfg.Always, cfg.Wait = true, true
 		r := newRig(t, cfg, count)
 		for range 3 {
 			require.Equal(t, engine.NotNative, r.native.Run(r.job).Outcome)

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	}
 	if mode, ok := strings.CutPrefix(args[0], fakePrefix); ok {
-		os.Exit(fake(mode))
+		os.Exit(fake(mode, args))
 	}
 	main()
 }
@@ -51,7 +51,7 @@ func realLibrary(t *testing.T) jit.Config {
 	if err != nil {
 		t.Skip("no libLLVM 19:", err)
 	}
-	return jit.Config{Library: l.File, Dependencies: l.Dir, Always: true}
+	return jit.Config{Library: l.File, Dependencies: l.Dir, Always: true, Wait: true}
 }
 
 // rig is a launch of a program whose memory is a file, in a process.
@@ -81,9 +81,6 @@ func newRig(t *testing.T, cfg jit.Config, text string) *rig {
 		defer r.mu.Unlock()
 		r.log = append(r.log, fmt.Sprintf(format, args...))
 	}
-	r.compiler = jit.New(cfg)
-	t.Cleanup(r.compiler.Close)
-	r.native = r.compiler.Of(0)
 	fd, err := unix.MemfdCreate("guest", unix.MFD_CLOEXEC)
 	require.NoError(t, err)
 	r.file = os.NewFile(uintptr(fd), "guest")
@@ -93,6 +90,9 @@ func newRig(t *testing.T, cfg jit.Config, text string) *rig {
 	require.NoError(t, err)
 	t.Cleanup(func() { unix.Munmap(mem) })
 	r.memory = mem
+	r.compiler = jit.New(cfg, r.file)
+	t.Cleanup(r.compiler.Close)
+	r.native = r.compiler.Of(0)
 	r.program(text)
 	const region = smtest.Base
 	l := &sm.Launch{Program: region, Region: region, Grid: [3]uint32{64, 1, 1}, Block: [3]uint32{64, 1, 1}, Registers: 63, Barriers: 1, Shared: 256}

@@ -66,7 +66,7 @@ var rooms = []room{
 	{"aggregator/aperture", []string{"aggregator/card", "shadowpt"}, []string{sys}, "tests give it memory, not a GPU"},
 	{"aggregator/passthrough", []string{"aggregator/aperture", "aggregator/card", "aggregator/driver/structs", "shadowpt", "mmio"}, nil, "pass-through serves every card with a PCI function"},
 	{"aggregator/card", []string{"shadowpt", "mmio"}, nil, "the contract between cards and their users knows neither side"},
-	{"aggregator/card/soft", []string{"aggregator/card", "aggregator/card/soft/sm", "aggregator/fault", "mmio", "shadowpt", "firmware"}, []string{sys},
+	{"aggregator/card/soft", []string{"aggregator/card", "aggregator/card/soft/sm", "aggregator/fault", "aggregator/sandbox", "mmio", "shadowpt", "firmware"}, []string{sys},
 		"a card does not depend on its users, and knows no windows that a client maps"},
 	{"aggregator/card/soft/sm", nil, nil, "programs know memory and units, not methods or channels"},
 	{"aggregator/card/rm", []string{"aggregator/card", "aggregator/card/rm/worker", "aggregator/card/rm/nvrm", "aggregator/fault", "shadowpt"}, []string{sys},

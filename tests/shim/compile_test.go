@@ -26,7 +26,7 @@ func compiler(t *testing.T) *jit.Config {
 	}
 	c, err := Compiler(ctx, cache, t.TempDir())
 	require.NoError(t, err)
-	c.Always = true
+	c.Always, c.Wait = true, true
 	c.Log = func(format string, args ...any) { t.Errorf(format, args...) }
 	return c
 }

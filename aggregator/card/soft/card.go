@@ -163,15 +163,15 @@ func New(cfg Config) (*Card, error) {
 	}
 	c := &Card{cfg: cfg, pci: pci, clock: cfg.Clock, resting: true}
 	c.processors = engine.NewProcessors(min(cfg.Processors, engine.MaxProcessors), cfg.Executor)
-	if cfg.Compile != nil {
-		c.compiler = jit.New(*cfg.Compile)
-	}
 	c.words.New = func() any { return new([4]byte) }
 	if err := c.buildSpace(); err != nil {
 		return nil, fmt.Errorf("software card: %w", err)
 	}
 	if c.vram, err = newVRAM(cfg.VRAM); err != nil {
 		return nil, fmt.Errorf("software card: %w", err)
+	}
+	if cfg.Compile != nil {
+		c.compiler = jit.New(*cfg.Compile, c.vram.file)
 	}
 	for i := range c.bars {
 		c.bars[i].init(c, i)

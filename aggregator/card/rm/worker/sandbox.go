@@ -80,13 +80,14 @@ func forbid(calls []uint32) (missing string, err error) {
 	if os.Geteuid() == 0 {
 		return "", errors.New("the process of the card's channels runs as root")
 	}
-	return sandbox.Forbid(newFilter(calls))
+	missing, _, err = sandbox.Forbid(newFilter(calls))
+	return missing, err
 }
 
 // newFilter allows what the process needs, and some calls more.
 func newFilter(more []uint32) *sandbox.Filter {
 	f := sandbox.NewFilter()
-	f.Allow(unix.SYS_OPENAT)
+	f.Allow(unix.SYS_READ, unix.SYS_WRITE, unix.SYS_OPENAT, unix.SYS_FCNTL)
 	f.Allow(more...)
 	f.NotExecutable()
 	f.Argument(unix.SYS_IOCTL, 1, func(f *sandbox.Filter) {

@@ -3,6 +3,7 @@ package jit
 import (
 	"fmt"
 	"maps"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,8 +19,9 @@ type Config struct {
 	// Library is libLLVM 19, "" where the system's loader finds it, and Dependencies the folder of its own
 	// dependencies, "" where the system has them.
 	Library, Dependencies string
-	// Always compiles each program before it runs, however short it is: for tests.
-	Always bool
+	// Always runs each program in the process, however short it is, and Wait holds a launch up until its program is
+	// compiled: for tests and measurements.
+	Always, Wait bool
 	Log    func(format string, args ...any) // may be nil
 }
 
@@ -92,6 +94,7 @@ func (s *Stats) count(list string) {
 // Compiler has the processes of a card.
 type Compiler struct {
 	cfg   Config
+	card  *os.File // its memory
 	Stats Stats
 
 	mu     sync.Mutex
@@ -100,12 +103,12 @@ type Compiler struct {
 	told   string // what the log has of starts
 }
 
-// New makes a compiler. It starts nothing.
-func New(cfg Config) *Compiler {
+// New makes a compiler for a card whose memory is in a file, nil for none. It starts nothing.
+func New(cfg Config, card *os.File) *Compiler {
 	if cfg.Log == nil {
 		cfg.Log = func(string, ...any) {}
 	}
-	return &Compiler{cfg: cfg, guests: make(map[uint8]*Guest)}
+	return &Compiler{cfg: cfg, card: card, guests: make(map[uint8]*Guest)}
 }
 
 // Of returns the guest of an owner.

@@ -35,7 +35,7 @@ func (g *Guest) Run(j *engine.Job) engine.NativeResult {
 	}
 	s := step{guest: g, process: proc, program: p, job: j}
 	r := s.run()
-	for g.compiler.cfg.Always && s.compiling {
+	for g.compiler.cfg.Wait && s.compiling {
 		time.Sleep(time.Millisecond)
 		r = s.run()
 	}
@@ -48,7 +48,7 @@ func (g *Guest) running() *process {
 	if g.process == nil && !g.starting && !g.closed && !time.Now().Before(g.again) {
 		g.starting = true
 		g.idle.Go(g.start)
-		if g.compiler.cfg.Always {
+		if g.compiler.cfg.Wait {
 			g.mu.Unlock()
 			g.idle.Wait()
 			g.mu.Lock()
@@ -59,7 +59,7 @@ func (g *Guest) running() *process {
 }
 
 func (g *Guest) start() {
-	p, err := start(&g.compiler.cfg)
+	p, err := start(&g.compiler.cfg, g.compiler.card)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.starting = false

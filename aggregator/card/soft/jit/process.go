@@ -10,27 +10,35 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/engine"
+	"github.com/umbra-gpu/umbra/aggregator/sandbox"
 )
 
 // process is a process that serves.
 type process struct {
 	*Conn
 	shared *Shared
-	files  map[*os.File]uint64 // that it has, by number
+	files  map[*os.File]uint64 // that it has, by number; the card's memory is CardFile
 	launch uint64              // that it knows
 
 	version uint64         // of the places that it knows
 	places  []engine.Place // those, but for a step's; nil if they are too many to look at
 	table   uint64         // counts how often it had to forget them
 
-	cmd    *exec.Cmd
-	said   said
-	lacks  string // of its confinement
-	reaped chan struct{}
+	cmd   *exec.Cmd
+	said  said
+	lacks string // of its confinement
+
+	// The process may map of the card's memory, which all guests share, what it was given last.
+	given   atomic.Pointer[engine.Place]
+	greeted bool
+	asks    *os.File      // where it asks for that, nil on a kernel without
+	judged  chan struct{} // closed when it asks no more
+	reaped  chan struct{}
 }
 
 // maxPlaces bounds what is looked at when translations were dropped. Beyond it the process forgets its places.
@@ -91,14 +99,18 @@ func (s *said) line() string {
 }
 
 // start starts a process, and waits until it can serve.
-func start(cfg *Config) (*process, error) {
+func start(cfg *Config, card *os.File) (*process, error) {
 	c, its, err := pair()
 	if err != nil {
 		return nil, err
 	}
-	p := &process{Conn: c, files: make(map[*os.File]uint64), reaped: make(chan struct{})}
+	p := &process{Conn: c, files: make(map[*os.File]uint64), reaped: make(chan struct{}), judged: make(chan struct{})}
+	if card == nil {
+		card = its // nothing is in it
+	}
+	p.files[card] = CardFile
 	p.cmd = exec.Command(cfg.Program, cfg.Library, cfg.Dependencies)
-	p.cmd.Env, p.cmd.Dir, p.cmd.Stderr, p.cmd.ExtraFiles = []string{"GOTRACEBACK=none"}, "/", &p.said, []*os.File{its}
+	p.cmd.Env, p.cmd.Dir, p.cmd.Stderr, p.cmd.ExtraFiles = []string{"GOTRACEBACK=none"}, "/", &p.said, []*os.File{its, card}
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	started := make(chan error)
 	go func() {
@@ -130,9 +142,9 @@ func (p *process) greet() error {
 	}
 	var m Message
 	f, err := p.Receive(&m)
-	if f != nil {
-		f.Close()
-	}
+	p.asks = f
+	p.greeted = true
+	go p.judge()
 	switch {
 	case err != nil:
 		return err
@@ -155,6 +167,20 @@ func (p *process) greet() error {
 	return p.Send(&Message{Kind: Setup}, memory)
 }
 
+// judge answers what the process asks of the kernel: to map the card's memory.
+func (p *process) judge() {
+	defer close(p.judged)
+	if p.asks == nil {
+		return
+	}
+	defer p.asks.Close()
+	_ = sandbox.Serve(p.asks, func(args [6]uint64) bool {
+		const length, offset = 1, 5
+		at := p.given.Load()
+		return at != nil && args[length] == at.Size && args[offset] == at.Off
+	})
+}
+
 // end ends the process, and says why it ended.
 func (p *process) end(why error) error {
 	if p.cmd.Process != nil {
@@ -167,6 +193,9 @@ func (p *process) end(why error) error {
 			why = errors.New(cmp.Or(p.said.line(), p.cmd.ProcessState.String()))
 		}
 	case <-time.After(stopTimeout): // a page fault that another process has to answer
+	}
+	if p.greeted {
+		<-p.judged
 	}
 	if p.shared != nil {
 		p.shared.close()

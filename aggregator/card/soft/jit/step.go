@@ -143,6 +143,9 @@ func (s *step) give(va uint64, write bool) error {
 		}
 		if known {
 			p.learned(at)
+			if n == CardFile {
+				p.given.Store(&at)
+			}
 			m.A, m.B, m.C, m.D = at.VA, n, at.Size, at.Off
 			if at.Write {
 				m.E |= GiveWrite

@@ -17,8 +17,8 @@ type Kind uint32
 
 // The messages. Numbers that are not named are zero.
 const (
-	// Hello is the process's first: A is Version, and Body says what it lacks. With B it cannot serve, and Body
-	// says why.
+	// Hello is the process's first: A is Version, and Body says what it lacks. Its file is the listener of package sandbox,
+	// which judges what it maps of CardFD. With B it cannot serve, and Body says why.
 	Hello Kind = iota + 1
 	// Setup is the answer, with the shared memory as its file.
 	Setup
@@ -45,6 +45,13 @@ const (
 	Compiling                // nothing ran, the program is being compiled
 	Refused                  // nothing ran, and nothing will: the program is not compiled
 	verdicts
+)
+
+// What a process has from the start: the connection, and the card's memory, which is file CardFile.
+const (
+	ConnFD   = 3
+	CardFD   = 4
+	CardFile = 0
 )
 
 // Rights of Give.

@@ -23,6 +23,7 @@ type memory struct {
 	mu      sync.Mutex // held for a question, and what is below
 	conn    *jit.Conn
 	files   []*file
+	card    *cardMemory
 	version uint64 // of what pages has
 	spans   []span // in pages
 }
@@ -48,7 +49,12 @@ func newMemory(conn *jit.Conn) (*memory, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &memory{conn: conn, pages: pages, flat: pages.Memory()}, nil
+	m := &memory{conn: conn, pages: pages, flat: pages.Memory()}
+	if m.card, err = openCard(); err != nil {
+		return nil, err
+	}
+	m.files = []*file{nil} // jit.CardFile
+	return m, nil
 }
 
 // begin readies the memory for a step, in which pages of another version, or of the last step alone, are not true.
@@ -108,19 +114,30 @@ func (m *memory) show(a *jit.Message) error {
 		rights |= compile.PageWritable
 	}
 	for done := uint64(0); done < a.C; {
-		chunk, at := (a.D+done)/chunkBytes, (a.D+done)%chunkBytes
-		mem, err := m.files[a.B].chunk(chunk)
+		mem, err := m.piece(a.B, a.D+done, a.C-done)
 		if err != nil {
 			return err
 		}
-		n := min(a.C-done, chunkBytes-at)
-		if err := m.pages.Map(a.A+done, mem[at:at+n], rights); err != nil {
+		if err := m.pages.Map(a.A+done, mem, rights); err != nil {
 			return err
 		}
-		m.spans = append(m.spans, span{a.A + done, mem[at : at+n], a.E&jit.GiveStep != 0})
-		done += n
+		m.spans = append(m.spans, span{a.A + done, mem, a.E&jit.GiveStep != 0})
+		done += uint64(len(mem))
 	}
 	return nil
+}
+
+// piece returns memory of a file: n bytes, or fewer.
+func (m *memory) piece(number, off, n uint64) ([]byte, error) {
+	if number == jit.CardFile {
+		return m.card.piece(off, n)
+	}
+	at := off % chunkBytes
+	mem, err := m.files[number].chunk(off / chunkBytes)
+	if err != nil {
+		return nil, err
+	}
+	return mem[at:min(at+n, chunkBytes)], nil
 }
 
 func (f *file) chunk(n uint64) ([]byte, error) {

@@ -110,7 +110,7 @@ func (p *Programs) drop() {
 // compileAll compiles, with less right to a processor than what runs.
 func (p *Programs) compileAll() {
 	runtime.LockOSThread()
-	const nice = 10
+	const nice = 2
 	_ = unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), nice) // else it takes as long, and others wait
 	for do := range p.work {
 		do()

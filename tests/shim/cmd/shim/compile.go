@@ -17,9 +17,10 @@ import (
 const (
 	compileOff    = "off"
 	compileOn     = "on"
+	compileWait   = "wait"
 	compileAlways = "always"
 
-	compileHelp = "off: the card executes programs itself; on: umbra-jit runs those that are worth it; always: it runs all"
+	compileHelp = "off: the card executes programs itself; on: umbra-jit runs those that are worth it; wait: launches wait for its compiler; always: and it runs all"
 )
 
 // useCompiler makes the card run programs as machine code, and says at the end of each card what came of it.
@@ -27,9 +28,9 @@ func useCompiler(ctx context.Context, cfg *shim.Config, mode string) (done func(
 	switch mode {
 	case compileOff:
 		return func() {}, nil
-	case compileOn, compileAlways:
+	case compileOn, compileWait, compileAlways:
 	default:
-		return nil, fmt.Errorf("-compile %s: want %s, %s or %s", mode, compileOff, compileOn, compileAlways)
+		return nil, fmt.Errorf("-compile %s: want %s, %s, %s or %s", mode, compileOff, compileOn, compileWait, compileAlways)
 	}
 	dir, err := os.MkdirTemp("", "umbra-jit")
 	if err != nil {
@@ -44,7 +45,7 @@ func useCompiler(ctx context.Context, cfg *shim.Config, mode string) (done func(
 		done()
 		return nil, err
 	}
-	cfg.Compile.Always = mode == compileAlways
+	cfg.Compile.Always, cfg.Compile.Wait = mode == compileAlways, mode != compileOn
 	cfg.Compile.Log = func(format string, args ...any) { fmt.Fprintf(os.Stderr, "umbra shim: "+format+"\n", args...) }
 	cfg.Compiled = func(s *jit.Stats) {
 		fmt.Fprintf(os.Stderr, "umbra shim: %d warp instructions as machine code, %d interpreted beside it, in %d steps; %d left; %d programs compiled in %v; %d launches refused; %d processes lost\n",
