@@ -15,6 +15,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/interp"
 	"github.com/umbra-gpu/umbra/cmd/umbra-jit/internal/jittest"
 	"github.com/umbra-gpu/umbra/cmd/umbra-jit/internal/llvm"
+	"github.com/umbra-gpu/umbra/tests/smtest"
 	"github.com/umbra-gpu/umbra/tests/smtest/launches"
 )
 

@@ -15,7 +15,11 @@ import (
 var helperNames = [...]string{
 	"load1", "load2", "load4", "load8", "load16", "store1", "store2", "store4", "store8", "store16",
 	"add4", "umin4", "umax4", "uinc_wrap4", "udec_wrap4", "and4", "or4", "xor4", "min4", "max4", "xchg4", "swap4",
+	"lock", "unlock",
 }
+
+// accesses are how many of them access memory by addresses.
+const accesses = len(helperNames) - 2
 
 // HelperNames returns the functions of Support that a context has to have, in its order.
 func HelperNames() []string { return slices.Clone(helperNames[:]) }
@@ -66,7 +70,7 @@ declare i64 @llvm.vector.reduce.or.v32i64(<32 x i64>)
 		fmt.Fprintf(&s, "declare void @llvm.masked.scatter.v32%[1]s.v32p0(<32 x %[1]s>, <32 x ptr>, i32, <32 x i1>)\n", unit)
 	}
 	s.WriteString(locate())
-	for _, name := range helperNames {
+	for _, name := range helperNames[:accesses] {
 		var size int
 		op := strings.TrimRight(name, "0123456789")
 		fmt.Sscan(name[len(op):], &size)
@@ -93,7 +97,8 @@ go:
 		}
 		s.WriteString("}\n")
 	}
-	s.WriteString(loopText())
+	s.WriteString(withFields(blocksText))
+	s.WriteString(withFields(locksText))
 	return s.String()
 }
 

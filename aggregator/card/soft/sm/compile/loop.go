@@ -36,9 +36,9 @@ const siteWords = 5
 func expand(text string) string {
 	types := map[string]reflect.Type{
 		"Context": reflect.TypeFor[Context](), "Work": reflect.TypeFor[state.Work](), "Block": reflect.TypeFor[state.Block](),
-		"Warp": reflect.TypeFor[state.Warp](), "Barrier": reflect.TypeFor[state.Barrier](),
+		"Warp": reflect.TypeFor[state.Warp](), "Barrier": reflect.TypeFor[state.Barrier](), "Lock": reflect.TypeFor[state.Lock](),
 	}
-	text = regexp.MustCompile(`\$(Context|Loop|Work|Block|Warp|Barrier)\.(\w+)`).ReplaceAllStringFunc(text, func(name string) string {
+	text = regexp.MustCompile(`\$(Context|Loop|Work|Block|Warp|Barrier|Lock)\.(\w+)`).ReplaceAllStringFunc(text, func(name string) string {
 		of, field, _ := strings.Cut(name[1:], ".")
 		if of == "Loop" {
 			return fmt.Sprint(offsetOf("Loop") + fieldOf[Loop](field))
@@ -53,6 +53,7 @@ func expand(text string) string {
 		"$splat12", splatOf(12), "$splat4095", splatOf(4095),
 		"$HeaderSize", fmt.Sprint(state.HeaderSize), "$WarpSize", fmt.Sprint(state.WarpSize), "$RegSize", fmt.Sprint(4*Lanes),
 		"$BarrierSize", fmt.Sprint(reflect.TypeFor[state.Barrier]().Size()), "$Barriers", fmt.Sprint(state.MaxBarriers),
+		"$LockSize", fmt.Sprint(reflect.TypeFor[state.Lock]().Size()), "$MaxLocks", fmt.Sprint(state.MaxLocks),
 		"$SiteSize", fmt.Sprint(4*siteWords),
 		"$Exhausted", fmt.Sprint(uint32(Exhausted)), "$Budget", fmt.Sprint(uint32(Budget)), "$Stopped", fmt.Sprint(uint32(Stopped)),
 		"$Left", fmt.Sprint(uint32(Left)), "$Deadlock", fmt.Sprint(uint32(Deadlock)), "$Settle", fmt.Sprint(uint32(Settle)),
@@ -64,18 +65,19 @@ func splatOf(v int) string {
 	return "<" + strings.TrimSuffix(strings.Repeat(fmt.Sprintf("i64 %d, ", v), Lanes), ", ") + ">"
 }
 
-// loopText is the text of Blocks. It has two shorthands: "%x = load T at %p $Type.Field" and
-// "store T v at %p $Type.Field".
-func loopText() string {
+// fieldLine is a shorthand: "%x = load T at %p $Type.Field", or "store T v at %p $Type.Field".
+var fieldLine = regexp.MustCompile(`(?m)^  (?:(%\w+) = load (\w+)|store (\w+) (\S+)) at (%\w+) (\$\w+\.\w+)$`)
+
+// withFields replaces the shorthand and the names of fields.
+func withFields(text string) string {
 	n := 0
-	text := regexp.MustCompile(`(?m)^  (?:(%\w+) = load (\w+)|store (\w+) (\S+)) at (%\w+) (\$\w+\.\w+)$`).ReplaceAllStringFunc(blocksText, func(line string) string {
+	return expand(fieldLine.ReplaceAllStringFunc(text, func(line string) string {
 		n++
-		f := regexp.MustCompile(`^  (?:(%\w+) = load (\w+)|store (\w+) (\S+)) at (%\w+) (\$\w+\.\w+)$`).FindStringSubmatch(line)
+		f := fieldLine.FindStringSubmatch(line)
 		at := fmt.Sprintf("  %%f%d = getelementptr i8, ptr %s, i64 %s\n", n, f[5], f[6])
 		if f[1] != "" {
 			return at + fmt.Sprintf("  %s = load %s, ptr %%f%d", f[1], f[2], n)
 		}
 		return at + fmt.Sprintf("  store %s %s, ptr %%f%d", f[3], f[4], n)
-	})
-	return expand(text)
+	}))
 }

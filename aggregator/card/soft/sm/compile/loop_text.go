@@ -1,6 +1,6 @@
 package compile
 
-// blocksText is Blocks, see loopText for how it is written.
+// blocksText is Blocks, see withFields for how it is written.
 const blocksText = `
 define void @blocks(ptr %c) #0 {
   %work = load ptr at %c $Loop.Work

@@ -19,6 +19,9 @@ type Options struct {
 	// Of the launch, in bytes. Windows of global addresses have no pages.
 	LocalPos, LocalNeg uint32
 
+	// Fill is what registers have that nobody wrote, for tests. Zero is whatever the processor has.
+	Fill uint32
+
 	MaxBlocks       int // copies of straight code; zero is a default
 	MaxInstructions int // that the program can reach; zero is a default
 	MaxText         int // bytes of IR; zero is a default
@@ -178,6 +181,11 @@ func (t *translator) module() string {
 	s.WriteString(before)
 	for _, p := range slices.Sorted(maps.Keys(t.places)) {
 		s.WriteString(p + "\n")
+		if fill := t.options.Fill; fill != 0 {
+			name, typ, _ := strings.Cut(p, " = alloca ")
+			v := map[string]string{"i1": fmt.Sprint(fill&1 != 0), "i32": fmt.Sprint(fill), "i64": fmt.Sprint(uint64(fill) << 13), "<32 x i32>": steps(32, uint64(fill))}[typ]
+			fmt.Fprintf(&s, "store %s %s, ptr %s\n", typ, v, name)
+		}
 	}
 	s.WriteString(after)
 	for _, d := range slices.Sorted(maps.Keys(t.declared)) { // the same program has the same text

@@ -40,7 +40,7 @@ func (b *Builder) walk(k *block) {
 // instruction emits one, and reports whether it ends the block.
 func (b *Builder) instruction(in *Instruction) bool {
 	switch {
-	case in.Flow == Elsewhere, in.Mean == nil && in.Flow == Straight && in.Join, in.Flow == Exit && b.t.locks:
+	case in.Flow == Elsewhere, in.Mean == nil && in.Flow == Straight && in.Join:
 		b.t.count(in.Name)
 		b.leaves(in)
 		return true
@@ -87,6 +87,9 @@ func (b *Builder) instruction(in *Instruction) bool {
 		b.do("store i32 %s, ptr %s", b.activeMask(), b.at('k', int(at)))
 	case in.Flow == Leave:
 		b.leave(in)
+		return true
+	case in.Flow == Exit && b.t.locks: // they end with the lanes
+		b.choose(b.noLocks(), func() { b.exit(in) }, func() { b.stop(NotCompiled, in.PC) })
 		return true
 	case in.Flow == Exit:
 		b.exit(in)
