@@ -37,6 +37,7 @@ type slot struct {
 	*engine.Runner
 	launch interp.Launch
 	image  *state.Image
+	grain  uint64            // instructions between two looks at the clock
 	left   map[uint32]uint64 // how often an instruction had no machine code, or was wrong, by program counter
 }
 
@@ -145,7 +146,7 @@ func (s *server) prepare(code *engine.Code, slots int) (err error) {
 	s.slots = make([]slot, slots)
 	for i := range s.slots {
 		o := &s.slots[i]
-		o.left = make(map[uint32]uint64)
+		o.left, o.grain = make(map[uint32]uint64), 1<<14
 		l := &o.launch
 		*l = s.base
 		l.Program = &interp.Program{Memory: s.memory, Base: s.base.Program.Base}
@@ -165,19 +166,18 @@ func (s *server) step(answer *jit.Message, limit time.Duration) {
 	work := &s.shared.Work
 	s.stuck.Store(noSlot)
 	s.shared.Began.Store(1)
-	timer := time.AfterFunc(limit, s.stop)
-	defer timer.Stop()
+	end := time.Now().Add(limit)
 	var compiled, interpreted uint64
 	for i := range s.slots {
 		r := &s.slots[i]
 		compiled, interpreted = compiled-r.Compiled, interpreted-r.Interpreted
 	}
 	if len(s.slots) == 1 {
-		s.slot(0, work)
+		s.slot(0, work, end)
 	} else {
 		var all sync.WaitGroup
 		for i := range s.slots {
-			all.Go(func() { s.slot(i, work) })
+			all.Go(func() { s.slot(i, work, end) })
 		}
 		all.Wait()
 	}
@@ -192,12 +192,27 @@ func (s *server) step(answer *jit.Message, limit time.Duration) {
 	}
 }
 
+// A slot looks at the clock after a grain of work: a timer's goroutine has no processor while all run code.
+const (
+	grain      = 100 * time.Microsecond
+	leastGrain = 1 << 10 // instructions
+	mostGrain  = 1 << 22
+)
+
 // slot runs blocks in a slot until the step ends.
-func (s *server) slot(n int, work *state.Work) {
-	const noBudget = 1 << 62
+func (s *server) slot(n int, work *state.Work, end time.Time) {
 	o := &s.slots[n]
+	now := time.Now()
 	for {
-		switch _, why := o.Run(work, noBudget); why {
+		_, why := o.Run(work, o.grain)
+		switch why {
+		case compile.Budget:
+			before := now
+			if now = time.Now(); now.After(end) {
+				return
+			}
+			o.grain = o.next(now.Sub(before))
+			continue
 		case compile.Left:
 			if o.interpret() {
 				continue
@@ -210,6 +225,12 @@ func (s *server) slot(n int, work *state.Work) {
 		s.stop()
 		return
 	}
+}
+
+// next returns how many instructions are a grain, of which the last one took a time.
+func (o *slot) next(took time.Duration) uint64 {
+	want := o.grain * uint64(grain) / uint64(max(took, time.Microsecond))
+	return min(max(want, o.grain/2, leastGrain), 2*o.grain, mostGrain)
 }
 
 // interpret executes an instruction that has no machine code. If it is wrong, or needs the server, nothing has changed
