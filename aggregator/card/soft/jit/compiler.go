@@ -159,6 +159,6 @@ func (c *Compiler) tell(format string, args ...any) {
 const (
 	startTimeout = 30 * time.Second // for a process that loads libLLVM
 	stopTimeout  = time.Second      // for a step's end, after its time
-	compileLimit = 10 * time.Second
+	compileLimit = 30 * time.Second
 	maxPause     = time.Minute // after a loss, until the next process is started
 )

@@ -41,6 +41,7 @@ func (s *step) run() engine.NativeResult {
 			return r
 		}
 	}
+	s.compiling = false
 	began := s.process.shared.Began.Load() != 0
 	err = s.guest.lose(s.process, err)
 	if !began {

@@ -15,24 +15,31 @@ import (
 	"github.com/umbra-gpu/umbra/cmd/umbra-jit/internal/llvm"
 )
 
-// key is what the code of a program depends on, beside the program's words.
+// key is what the code of a program depends on, beside the program's words and the size of the grid.
 type key struct {
 	entry, registers, localPos, localNeg uint32
-	grid, block                          [3]uint32
+	block                                [3]uint32
 }
 
-// keyOf is the key of a launch. Code is for grids up to a size.
-func keyOf(l *interp.Launch) key {
-	k := key{l.Entry, l.Registers, l.LocalPos, l.LocalNeg, l.Grid, l.Block}
-	for i, n := range k.grid {
-		k.grid[i] = uint32(min(uint64(1)<<bits.Len32(max(n, 1)-1), math.MaxUint32))
+func keyOf(l *interp.Launch) key { return key{l.Entry, l.Registers, l.LocalPos, l.LocalNeg, l.Block} }
+
+// gridFor is the largest grid that a program is compiled for, when a launch has one.
+func gridFor(grid [3]uint32) [3]uint32 {
+	for i, n := range grid {
+		grid[i] = uint32(min(uint64(1)<<bits.Len32(max(n, 1)-1), math.MaxUint32))
 	}
-	return k
+	return grid
+}
+
+// serves reports whether code for a grid serves another.
+func serves(grid, other [3]uint32) bool {
+	return grid[0] >= other[0] && grid[1] >= other[1] && grid[2] >= other[2]
 }
 
 // program is one that was asked for.
 type program struct {
 	words words
+	grid  [3]uint32    // the largest that the code is for
 	code  *engine.Code // nil until it is compiled
 	err   error        // why it is not
 }
@@ -50,6 +57,9 @@ type Programs struct {
 	time    time.Duration
 	pending int
 }
+
+// fewWords is a program whose compilation may take long for each instruction.
+const fewWords = 200
 
 // Bounds of what is kept. Beyond them all is dropped, between two steps.
 const (
@@ -75,7 +85,7 @@ func (p *Programs) find(l *interp.Launch) *program {
 	defer p.mu.Unlock()
 	k := keyOf(l)
 	for _, c := range p.known[k] {
-		if c.same(l) {
+		if serves(c.grid, l.Grid) && c.same(l) {
 			return c
 		}
 	}
@@ -85,7 +95,7 @@ func (p *Programs) find(l *interp.Launch) *program {
 	if p.pending == 0 && (len(p.known) >= maxKnown || p.size >= maxCode) {
 		p.drop()
 	}
-	c := &program{words: reach(l)}
+	c := &program{words: reach(l), grid: gridFor(l.Grid)}
 	p.known[k] = append(p.known[k], c)
 	frozen := *l
 	frozen.Program = &interp.Program{Memory: snapshot{c.words, l.Program.Base}, Base: l.Program.Base}
@@ -121,8 +131,12 @@ func (p *Programs) compileAll() {
 func (p *Programs) compile(c *program, l *interp.Launch) {
 	start := time.Now()
 	o := fermi.Options(l)
-	o.Grid = keyOf(l).grid
-	code, err := engine.New(p.compiler, p.support, l, o, llvm.Full)
+	o.Grid = c.grid
+	passes := llvm.Full
+	if len(c.words) > fewWords {
+		passes = llvm.Quick
+	}
+	code, err := engine.New(p.compiler, p.support, l, o, passes)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c.code, c.err = code, err
