@@ -48,7 +48,7 @@ func (b *Builder) jump(pc uint32, stack []Entry, to running) {
 // pass hands the slots to a block: their kinds in the analysis, their values in the emission.
 func (b *Builder) pass(k *block, live slotSet) {
 	if !b.emit {
-		b.t.flow(k, live, b.slot)
+		b.t.flow(k, live, func(i Slot) *Value { return b.refined(b.slot(i)) })
 		return
 	}
 	for i := range Slot(Slots) {
@@ -97,7 +97,7 @@ func fits(x, to Kind) bool {
 	case to.Shape == Uniform:
 		return x.Shape == Uniform
 	case to.Shape == Affine:
-		return x.Shape == Affine && x.Stride == to.Stride
+		return x.Shape == Affine && x.Stride == to.Stride && x.Step == to.Step
 	}
 	return true
 }

@@ -81,7 +81,7 @@ func (b *Builder) restore(k *block, first string) {
 		row := b.warpField("Regs", at)
 		v := b.line("load i32, ptr %s", b.line("getelementptr i32, ptr %s, i32 %s", row, first))
 		if kind.Shape == Affine {
-			v = b.line("sub i32 %s, %s", v, b.line("mul i32 %s, %s", first, literal(32, kind.Stride)))
+			v = b.line("sub i32 %s, %s", v, b.distance(first, kind, 32))
 		}
 		b.do("store i32 %s, ptr %s", v, b.at('s', int(i)))
 	}
@@ -96,8 +96,17 @@ func (b *Builder) restoreWide(i Slot, kind Kind, first string) {
 		half[n] = b.line("zext i32 %s to i64", v)
 	}
 	v := b.line("or i64 %s, %s", half[0], b.line("shl i64 %s, 32", half[1]))
-	distance := b.line("mul i64 %s, %s", b.line("zext i32 %s to i64", first), literal(64, kind.Stride))
-	b.do("store i64 %s, ptr %s", b.line("sub i64 %s, %s", v, distance), b.at('w', int(i)))
+	b.do("store i64 %s, ptr %s", b.line("sub i64 %s, %s", v, b.distance(first, kind, 64)), b.at('w', int(i)))
+}
+
+// distance is that of a lane from lane 0.
+func (b *Builder) distance(lane string, k Kind, width uint8) string {
+	within, other := b.line("and i32 %s, %d", lane, half-1), b.line("lshr i32 %s, 4", lane)
+	if width == 64 {
+		within, other = b.line("zext i32 %s to i64", within), b.line("zext i32 %s to i64", other)
+	}
+	typ := ty(width)
+	return b.line("add %s %s, %s", typ, b.line("mul %s %s, %s", typ, within, literal(width, k.Stride)), b.line("mul %s %s, %s", typ, other, literal(width, k.Step)))
 }
 
 func (b *Builder) restoreBoolean(i Slot, kind Kind, first string) {

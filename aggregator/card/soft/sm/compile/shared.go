@@ -21,7 +21,7 @@ func (b *Builder) LoadShared(addr *Value, size int) []*Value {
 	case k.Shape == Uniform:
 		names = b.loadOne(b.line("getelementptr i8, ptr %s, i64 %s", b.sharedBase(), b.scalar(at)), size)
 	case b.together(at, size):
-		names = b.loadRow(b.line("getelementptr i8, ptr %s, i64 %s", b.sharedBase(), b.scalar(at)), size)
+		names = b.loadRows(b.sharedRows(at, size), at, size)
 	default:
 		for i := range names {
 			names[i] = b.gatherWord(at, 4*i, size)
@@ -47,8 +47,8 @@ func (b *Builder) StoreShared(addr *Value, size int, words []*Value) {
 	if !b.emit {
 		return
 	}
-	if b.together(at, size) {
-		b.storeRow(b.line("getelementptr i8, ptr %s, i64 %s", b.sharedBase(), b.scalar(at)), size, values)
+	if b.together(at, size) && at.Stride != 0 && (at.even() || apart(at, size)) {
+		b.storeRows(b.sharedRows(at, size), size, values)
 		return
 	}
 	for i := range values {
@@ -58,9 +58,15 @@ func (b *Builder) StoreShared(addr *Value, size int, words []*Value) {
 
 func (b *Builder) sharedBase() string { return b.fromContext("ptr", "Shared", 0) }
 
-// together reports whether all lanes access words side by side.
-func (b *Builder) together(at *Value, size int) bool {
-	return b.lanes.all && at.Shape == Affine && at.Stride == uint64(size)
+// together reports whether all lanes access rows of words.
+func (b *Builder) together(at *Value, size int) bool { return b.lanes.all && rows(at, size) }
+
+func (b *Builder) sharedRows(at *Value, size int) (hosts []string) {
+	n, _ := pieces(at, size)
+	for i := range n {
+		hosts = append(hosts, b.line("getelementptr i8, ptr %s, i64 %s", b.sharedBase(), b.pieceBase(at, i)))
+	}
+	return hosts
 }
 
 // shared checks addresses, and returns them as offsets of 64 bits.
@@ -71,14 +77,21 @@ func (b *Builder) shared(addr *Value, size int) *Value {
 	}
 	limit := &Value{Kind: Kind{Max: ones(32), NaN: Bits}, width: 64}
 	limit.s = b.line("zext i32 %s to i64", b.fromContext("i32", "SharedSize", 0))
-	first, span := at, size
-	odd := b.Extend(b.And(addr, b.Const(uint32(size-1))), false)
-	if b.together(at, size) { // the last lane is the farthest, and all are aligned if the first one is
-		first, span = &Value{Kind: Kind{Max: ones(64), NaN: Bits}, width: 64, s: b.scalar(at)}, size*Lanes
-		odd = b.And(first, b.Const64(uint64(size-1)))
+	check := func(at *Value, span int, odd *Value) *Value {
+		return b.Both(b.Compare("ule", b.Add(at, b.Const64(uint64(span))), limit), b.Compare("eq", odd, b.Const64(0)))
 	}
-	end := b.Add(first, b.Const64(uint64(span)))
-	b.requireLanes(b.Both(b.Compare("ule", end, limit), b.Compare("eq", odd, b.Const64(0))))
+	if !b.together(at, size) {
+		b.requireLanes(check(at, size, b.Extend(b.And(addr, b.Const(uint32(size-1))), false)))
+		return at
+	}
+	// The last lane of a row is the farthest, and all are aligned if the first one is.
+	n, span := pieces(at, size)
+	good := b.True()
+	for i := range n {
+		first := &Value{Kind: Kind{Max: ones(64), NaN: Bits}, width: 64, s: b.pieceBase(at, i)}
+		good = b.Both(good, check(first, span, b.And(first, b.Const64(uint64(size-1)))))
+	}
+	b.requireLanes(good)
 	return at
 }
 

@@ -19,6 +19,10 @@ type Options struct {
 	// Of the launch, in bytes. Windows of global addresses have no pages.
 	LocalPos, LocalNeg uint32
 
+	// Constant, if not nil, reads a constant of the launch. The code serves launches whose constants are not
+	// much larger, see Program.Limits.
+	Constant func(bank uint8, offset int64) (uint32, bool)
+
 	// Fill is what registers have that nobody wrote, for tests. Zero is whatever the processor has.
 	Fill uint32
 
@@ -37,6 +41,9 @@ const (
 type Program struct {
 	IR    string
 	Clear uint64 // registers that may be read before they are written
+	// Limits are constants that must not be more than what they were taken to be: else the function does not
+	// start.
+	Limits []Limit
 	// Partial and Full are the entrances of new warps, state.Unknown if there are no such warps.
 	Partial, Full uint32
 	Entries       []Entrance
@@ -44,6 +51,13 @@ type Program struct {
 	// Missing counts, by form, the places in the program that are left to another executor.
 	Missing map[string]int
 	Blocks  int
+}
+
+// A Limit is the largest value of a constant.
+type Limit struct {
+	Bank   uint8
+	Offset int64
+	Max    uint32
 }
 
 // An Entrance is where the function can start.
@@ -76,6 +90,8 @@ type translator struct {
 	declared     map[string]bool
 	places       map[string]bool // memory of the function, as declarations
 	constants    map[constant]int
+	limits       []Limit
+	bounds       map[constant]uint64
 	read         slotSet // by any instruction of the program
 }
 
@@ -95,7 +111,7 @@ func Compile(front FrontEnd, o Options) (*Program, error) {
 			return nil, fmt.Errorf("grid %v of blocks %v: want sizes of at least 1", o.Grid, o.Block)
 		}
 	}
-	t := &translator{front: front, options: o, code: make(map[uint32]*Instruction), declared: make(map[string]bool), constants: make(map[constant]int)}
+	t := &translator{front: front, options: o, code: make(map[uint32]*Instruction), declared: make(map[string]bool), constants: make(map[constant]int), bounds: make(map[constant]uint64)}
 	if err := t.scan(); err != nil {
 		return nil, err
 	}
@@ -109,7 +125,7 @@ func Compile(front FrontEnd, o Options) (*Program, error) {
 	if t.inconsistent {
 		return nil, errors.New("the analysis and the emission differ: this is an error of package compile")
 	}
-	p := &Program{IR: text, Sites: t.sites, Missing: t.missing, Blocks: len(t.blocks)}
+	p := &Program{IR: text, Limits: t.limits, Sites: t.sites, Missing: t.missing, Blocks: len(t.blocks)}
 	number := make(map[*block]int)
 	for n, k := range t.starting() {
 		p.Entries = append(p.Entries, Entrance{k.pc, k.stack, k.full})
@@ -183,7 +199,7 @@ func (t *translator) module() string {
 		s.WriteString(p + "\n")
 		if fill := t.options.Fill; fill != 0 {
 			name, typ, _ := strings.Cut(p, " = alloca ")
-			v := map[string]string{"i1": fmt.Sprint(fill&1 != 0), "i32": fmt.Sprint(fill), "i64": fmt.Sprint(uint64(fill) << 13), "<32 x i32>": steps(32, uint64(fill))}[typ]
+			v := map[string]string{"i1": fmt.Sprint(fill&1 != 0), "i32": fmt.Sprint(fill), "i64": fmt.Sprint(uint64(fill) << 13), "<32 x i32>": steps(32, uint64(fill), 77)}[typ]
 			fmt.Fprintf(&s, "store %s %s, ptr %s\n", typ, v, name)
 		}
 	}

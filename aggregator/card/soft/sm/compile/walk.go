@@ -171,10 +171,14 @@ func (b *Builder) choose(cond string, yes, no func()) {
 // split goes three ways: all active lanes are in a mask, none, or some. The last gets the active lanes
 // that are not.
 func (b *Builder) split(all, none func(), both func(rest string)) {
-	if g := b.lanes.guard; g == nil {
+	if b.lanes.guard == nil {
 		all()
 		return
-	} else if g.Shape == Uniform {
+	}
+	g, take, pass := b.lanes.guard, all, none
+	all = func() { b.knowing(g, true, take) }
+	none = func() { b.knowing(g, false, pass) }
+	if g.Shape == Uniform {
 		b.choose(b.scalar(g), all, none)
 		return
 	}

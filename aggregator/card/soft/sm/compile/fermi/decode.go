@@ -1,6 +1,7 @@
 package fermi
 
 import (
+	"encoding/binary"
 	"math/bits"
 
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/compile"
@@ -14,7 +15,32 @@ type FrontEnd struct{ Launch *interp.Launch }
 
 // Options are those of a launch.
 func Options(l *interp.Launch) compile.Options {
-	return compile.Options{Entry: l.Entry, Grid: l.Grid, Block: l.Block, LocalPos: l.LocalPos, LocalNeg: l.LocalNeg}
+	return compile.Options{
+		Entry: l.Entry, Grid: l.Grid, Block: l.Block, LocalPos: l.LocalPos, LocalNeg: l.LocalNeg,
+		Constant: func(bank uint8, offset int64) (uint32, bool) { return constant(l, bank, offset) },
+	}
+}
+
+// constant reads a word of a constant buffer, if it has it.
+func constant(l *interp.Launch, bank uint8, offset int64) (uint32, bool) {
+	b := &l.Banks[bank&31]
+	if !b.Valid || offset < 0 || offset%4 != 0 || offset+4 > int64(b.Size) {
+		return 0, false
+	}
+	var word [4]byte
+	err := l.Memory.Load(b.Addr+uint64(offset), word[:])
+	return binary.LittleEndian.Uint32(word[:]), err == nil
+}
+
+// Fits reports whether a program serves a launch: its constants are not larger than the program takes them
+// to be.
+func Fits(p *compile.Program, l *interp.Launch) bool {
+	for _, c := range p.Limits {
+		if v, ok := constant(l, c.Bank, c.Offset); ok && v > c.Max {
+			return false
+		}
+	}
+	return true
 }
 
 // An inst is an instruction whose meaning is being emitted.
