@@ -22,7 +22,7 @@ type Config struct {
 	// Always runs each program in the process, however short it is, and Wait holds a launch up until its program is
 	// compiled: for tests and measurements.
 	Always, Wait bool
-	Log    func(format string, args ...any) // may be nil
+	Log          func(format string, args ...any) // may be nil
 }
 
 // Stats count the work of all processes. They may be read at any time.

@@ -17,6 +17,7 @@ type Guest struct {
 	starting bool
 	again    time.Time // no process is started before
 	pause    time.Duration
+	began    time.Time // of the process
 	closed   bool
 	idle     sync.WaitGroup // the start under way
 
@@ -73,6 +74,7 @@ func (g *Guest) start() {
 		if p.lacks != "" {
 			g.compiler.tell("the processes that run guests' programs are less confined: %s", p.lacks)
 		}
+		g.began = time.Now()
 		g.process, g.compiles, g.compileTime = p, 0, 0
 	}
 }
@@ -99,6 +101,9 @@ func (g *Guest) lose(p *process, err error) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.process = nil
+	if time.Since(g.began) > maxPause {
+		g.pause = 0 // it was good for long
+	}
 	g.retreat()
 	g.compiler.Stats.Lost.Add(1)
 	g.compiler.cfg.Log("the process that runs a guest's programs was lost: %v; they run interpreted for %v", err, g.pause)

@@ -48,10 +48,23 @@ func (g *Guest) program(j *engine.Job) *program {
 // worth reports whether a launch shall run in the process.
 func (p *program) worth(j *engine.Job, always bool) bool {
 	switch {
-	case p.refused:
+	case p.refused || !p.ask.IsZero() && time.Now().Before(p.ask):
 		return false
 	case always || j.Grid.Steps > 1:
 		return true
 	}
-	return p.launches > 1 && (p.long || j.Grid.Blocks*uint64(j.Blocks.Warps()) >= fewWarps) && !time.Now().Before(p.ask)
+	return p.launches > 1 && (p.long || j.Grid.Blocks*uint64(j.Blocks.Warps()) >= fewWarps)
+}
+
+// compiling notes that the program is being compiled. It reports whether that takes too long.
+func (p *program) compiling() (late bool) {
+	const shortest, longest = time.Millisecond, 16 * time.Millisecond
+	now := time.Now()
+	if p.asked.IsZero() {
+		p.asked = now
+	}
+	took := now.Sub(p.asked)
+	p.ask = now.Add(min(max(took/8, shortest), longest))
+	p.refused = took > compileLimit
+	return p.refused
 }

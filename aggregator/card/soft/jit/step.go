@@ -171,17 +171,10 @@ func (s *step) take(m *Message, before uint64) (engine.NativeResult, error) {
 		st.refuse(string(m.Body))
 		return notNative, nil
 	case verdict == Compiling:
-		const interval = time.Millisecond
-		s.compiling = true
-		now := time.Now()
-		s.program.ask = now.Add(interval)
-		if s.program.asked.IsZero() {
-			s.program.asked = now
-		}
-		if now.Sub(s.program.asked) > compileLimit {
-			s.program.refused = true
+		if s.program.compiling() {
 			return notNative, fmt.Errorf("it compiled a program for more than %v", compileLimit)
 		}
+		s.compiling = true
 		return notNative, nil
 	}
 	st.Runs.Add(1)
