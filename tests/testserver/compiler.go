@@ -1,0 +1,27 @@
+package testserver
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/umbra-gpu/umbra/aggregator/card/soft"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/jit"
+	"github.com/umbra-gpu/umbra/cmd/lab/fetch"
+)
+
+// EnvCompiler names an umbra-jit that runs all programs of all cards of test servers, with the library that UMBRA_LLVM
+// names: any suite then tests it, too.
+const EnvCompiler = "UMBRA_TEST_JIT"
+
+func withCompiler(c soft.Config) soft.Config {
+	if program := os.Getenv(EnvCompiler); program != "" && c.Compile == nil {
+		library := os.Getenv(fetch.EnvLLVM)
+		c.Compile = &jit.Config{
+			Program: program, Library: library, Dependencies: filepath.Dir(library), Always: true, Wait: true,
+			Log: func(format string, args ...any) { slog.Warn(fmt.Sprintf(format, args...)) },
+		}
+	}
+	return c
+}
