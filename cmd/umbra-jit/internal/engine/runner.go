@@ -21,6 +21,7 @@ type Runner struct {
 	Turns []state.Turn
 
 	code    *Code
+	pages   *Pages
 	image   *state.Image
 	block   interp.Block // the same block in interp's form, as far as somebody asked for it
 	context compile.Context
@@ -45,6 +46,7 @@ func (x *Code) NewRunner(l *interp.Launch, pages *Pages, m *state.Image) (*Runne
 			Entry: l.Entry, Last: partial(l), Clear: x.Program.Clear, Starts: [2]uint32{x.Program.Partial, x.Program.Full},
 		},
 	}
+	r.pages = pages
 	copy(r.context.Helpers[:], x.support.helpers)
 	for i, bank := range l.Banks {
 		if bank.Valid {
@@ -70,6 +72,7 @@ func (r *Runner) Run(work *state.Work, budget uint64) (spent uint64, why compile
 	loop := &r.context.Loop
 	loop.Work, loop.Limit, loop.Cost, loop.Ran = uint64(addressOf(work)), budget, 0, 0
 	r.listTurns()
+	r.findConstants()
 	for {
 		r.enter()
 		purego.SyscallN(r.code.support.blocks, addressOf(&r.context))
@@ -87,6 +90,20 @@ func (r *Runner) Run(work *state.Work, budget uint64) (spent uint64, why compile
 		r.Turns = r.Turns[:loop.NumTurns]
 	}
 	return loop.Cost, compile.Why(loop.Why)
+}
+
+// findConstants finds the words of constant buffers that the code reads. It does not start without them.
+func (r *Runner) findConstants() {
+	for i, c := range r.code.Program.Constants {
+		bank := &r.context.Banks[c.Bank&31]
+		host := &r.context.Constants[i]
+		*host = 0
+		if c.Offset >= 0 && uint64(c.Offset)+4 <= bank.Size && (bank.Addr+uint64(c.Offset))%4 == 0 {
+			if b, err := (memory{r.pages}).at(bank.Addr+uint64(c.Offset), compile.PageReadable); err == nil {
+				*host = sliceAddress(b)
+			}
+		}
+	}
 }
 
 func (r *Runner) listTurns() {

@@ -30,6 +30,8 @@ type Context struct {
 
 	Banks [32]Bank
 
+	Constants [MaxConstants]uint64 // host addresses of Program.Constants, zero if there is none
+
 	Addr [Lanes]uint64    // of a scattered access: addresses
 	Data [4][Lanes]uint32 // and words
 
@@ -71,6 +73,10 @@ const (
 	Deadlock             // no warp can run
 	Settle               // a barrier is complete, and another executor knows what it gives
 )
+
+// MaxConstants bounds how many words of constants a program reads at fixed places. More are left to another
+// executor.
+const MaxConstants = 128
 
 // A Bank is a constant buffer. One that is not bound has no size.
 type Bank struct{ Addr, Size uint64 }

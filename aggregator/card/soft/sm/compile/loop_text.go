@@ -144,7 +144,14 @@ yields:
 ended:
   %gone2 = load i32 at %w $Warp.Exited
   %really = icmp eq i32 %gone2, -1
-  br i1 %really, label %settle, label %isLeft
+  br i1 %really, label %ends, label %isLeft
+ends:
+  %running = load i32 at %head $Block.Running
+  %running1 = sub i32 %running, 1
+  store i32 %running1 at %head $Block.Running
+  %busy = load i32 at %head $Block.Busy
+  %idle = icmp eq i32 %busy, 0
+  br i1 %idle, label %turn, label %settle
 
 barrier:
   br i1 %quiet, label %arrive, label %isLeft
@@ -173,10 +180,18 @@ arrive:
   %not = load i32 at %b $Barrier.Not
   %not0 = select i1 %fresh, i32 0, i32 %not
   store i32 %not0 at %b $Barrier.Not
+  store i32 1 at %head $Block.Busy
+  %runningNow = load i32 at %head $Block.Running
+  %waits = icmp ult i32 %arrived1, %runningNow
+  br i1 %waits, label %turn, label %complete
+complete:
+  %barAfter = add i32 %bar, 1
   br label %settle
 
 settle:
-  %quietly = call i1 @settle(ptr %head, ptr %all, i32 %n)
+  %fromBar = phi i32 [ 0, %ends ], [ %bar, %complete ]
+  %toBar = phi i32 [ $Barriers, %ends ], [ %barAfter, %complete ]
+  %quietly = call i1 @settle(ptr %head, ptr %all, i32 %n, i32 %fromBar, i32 %toBar)
   br i1 %quietly, label %turn, label %isSettle
 
 take:
@@ -214,27 +229,12 @@ isSettle:
   ret void
 }
 
-define internal i1 @settle(ptr %head, ptr %all, i32 %n) #0 {
-  br label %count
-count:
-  %i = phi i32 [ 0, %0 ], [ %i1, %counted ]
-  %running = phi i32 [ 0, %0 ], [ %running1, %counted ]
-  %ended = icmp uge i32 %i, %n
-  br i1 %ended, label %bars, label %counted
-counted:
-  %i64 = zext i32 %i to i64
-  %off = mul i64 %i64, $WarpSize
-  %w = getelementptr i8, ptr %all, i64 %off
-  %exited = load i32 at %w $Warp.Exited
-  %lives = icmp ne i32 %exited, -1
-  %lives32 = zext i1 %lives to i32
-  %running1 = add i32 %running, %lives32
-  %i1 = add i32 %i, 1
-  br label %count
-
+define internal i1 @settle(ptr %head, ptr %all, i32 %n, i32 %from, i32 %to) #0 {
+  %running = load i32 at %head $Block.Running
+  br label %bars
 bars:
-  %id = phi i32 [ 0, %count ], [ %id1, %nextBar ]
-  %all16 = icmp uge i32 %id, $Barriers
+  %id = phi i32 [ %from, %0 ], [ %id1, %nextBar ]
+  %all16 = icmp uge i32 %id, %to
   br i1 %all16, label %yes, label %bar
 bar:
   %id64 = zext i32 %id to i64
@@ -326,6 +326,8 @@ define internal void @begin(ptr %c, ptr %head, ptr %all, i32 %n, i64 %k) noinlin
   store i32 %lastWarp at %head $Block.Turn
   store i32 0 at %head $Block.Locks
   store i64 0 at %head $Block.Clock
+  store i32 %n at %head $Block.Running
+  store i32 0 at %head $Block.Busy
   store i32 1 at %head $Block.Begun
   %bars = getelementptr i8, ptr %head, i64 $Block.Barriers
   %barBytes = mul i64 $BarrierSize, $Barriers

@@ -66,7 +66,7 @@ func (b *Builder) Store(addr *Value, size int, words []*Value) {
 		b.scattered("store", addr, size)
 		return nil
 	}
-	if addr.Shape == Affine && addr.Stride == uint64(size) && (addr.even() || b.lanes.all && apart(addr, size)) {
+	if addr.Shape == Affine && addr.Stride == uint64(size) && (addr.even() || apart(addr, size)) {
 		b.ways(addr, size, PageWritable, "", func(hosts []string) []string { b.storeRows(hosts, size, values); return nil }, slow)
 		return
 	}
@@ -234,8 +234,18 @@ func (b *Builder) storeRows(hosts []string, size int, values []string) {
 			high := b.line("shufflevector <16 x i32> %s, <16 x i32> %s, <32 x i32> %s", part[2], part[3], everyNth(32, 1, 0))
 			all = b.line("shufflevector <32 x i32> %s, <32 x i32> %s, %s %s", low, high, rowType("i32", 2), interleavedOf(half, 4))
 		}
-		b.do("store %s %s, ptr %s, align %d", row, all, host, min(size, 4))
+		if b.lanes.all {
+			b.do("store %s %s, ptr %s, align %d", row, all, host, min(size, 4))
+			continue
+		}
+		mask := b.line("shufflevector <32 x i1> %s, <32 x i1> poison, <%d x i32> %s", b.laneVector(b.lanes.mask), half*words, indices(half*words, func(i int) int { return h*half + i/words }))
+		b.maskedStore(row, fmt.Sprintf("v%d%s", half*words, typ), all, host, min(size, 4), fmt.Sprintf("<%d x i1>", half*words), mask)
 	}
+}
+
+func (b *Builder) maskedStore(row, suffix, v, host string, align int, maskType, mask string) {
+	b.t.intrinsic("void @llvm.masked.store.%s.p0(%s, ptr, i32, %s)", suffix, row, maskType)
+	b.do("call void @llvm.masked.store.%s.p0(%s %s, ptr %s, i32 %d, %s %s)", suffix, row, v, host, align, maskType, mask)
 }
 
 // storeRow writes all lanes side by side.
@@ -258,9 +268,7 @@ func (b *Builder) storeRow(host string, size int, values []string) {
 		b.do("store %s %s, ptr %s, align %d", row, all, host, align)
 		return
 	}
-	suffix := rowSuffix(typ, words)
-	b.t.intrinsic("void @llvm.masked.store.%s.p0(%s, ptr, i32, %s)", suffix, row, rowType("i1", words))
-	b.do("call void @llvm.masked.store.%s.p0(%s %s, ptr %s, i32 %d, %s %s)", suffix, row, all, host, align, rowType("i1", words), b.rowMask(words))
+	b.maskedStore(row, rowSuffix(typ, words), all, host, align, rowType("i1", words), b.rowMask(words))
 }
 
 // scattered emits the call of the slow way.

@@ -113,6 +113,10 @@ func (b *Builder) rem(x *Value, n uint32) *Value {
 func (b *Builder) Bank(bank uint8, offset int64) *Value {
 	at := constant{bank & 31, offset}
 	n, ok := b.t.constants[at]
+	if !ok && len(b.t.constants) == MaxConstants {
+		b.Refuse("many constants")
+		return b.Const(0)
+	}
 	if !ok {
 		n = len(b.t.constants)
 		b.t.constants[at] = n
@@ -151,24 +155,19 @@ func (b *Builder) findConstants() {
 	for c, n := range b.t.constants {
 		all[n] = c
 	}
+	b.t.limits = make([]Constant, len(all))
 	for n, c := range all {
-		at := 16 * int(c.bank)
-		size := b.fromContext("i64", "Banks", at+8)
-		base := b.fromContext("i64", "Banks", at)
-		inside := b.line("icmp ule i64 %d, %s", c.offset+4, size)
-		addr := b.line("add i64 %s, %d", base, c.offset)
-		host := b.line("call i64 @page(ptr %%c, i64 %s, i64 3, i64 %d)", addr, PageReadable)
-		good := b.line("and i1 %s, %s", inside, b.line("icmp ne i64 %s, 0", host))
+		b.t.limits[n] = Constant{c.bank, c.offset, ^uint32(0)}
 		next := b.label()
-		b.do("br i1 %s, label %%%s, label %%bad", good, next)
+		b.do("%%c%d = load ptr, ptr %s", n, b.line("getelementptr i8, ptr %%c, i64 %d", int(offsetOf("Constants"))+8*n))
+		b.do("br i1 %s, label %%%s, label %%bad", b.line("icmp ne ptr %%c%d, null", n), next)
 		b.place(next)
-		b.do("%%c%d = inttoptr i64 %s to ptr", n, host)
 		if limit := b.t.limit(c); limit != 0 {
 			next := b.label()
 			b.do("%%c%dv = load i32, ptr %%c%d", n, n)
 			b.do("br i1 %s, label %%%s, label %%bad", b.line("icmp ule i32 %%c%dv, %d", n, limit), next)
 			b.place(next)
-			b.t.limits = append(b.t.limits, Limit{c.bank, c.offset, uint32(limit)})
+			b.t.limits[n].Max = uint32(limit)
 		}
 	}
 }

@@ -20,7 +20,7 @@ type Options struct {
 	LocalPos, LocalNeg uint32
 
 	// Constant, if not nil, reads a constant of the launch. The code serves launches whose constants are not
-	// much larger, see Program.Limits.
+	// much larger, see Program.Constants.
 	Constant func(bank uint8, offset int64) (uint32, bool)
 
 	// Fill is what registers have that nobody wrote, for tests. Zero is whatever the processor has.
@@ -41,9 +41,9 @@ const (
 type Program struct {
 	IR    string
 	Clear uint64 // registers that may be read before they are written
-	// Limits are constants that must not be more than what they were taken to be: else the function does not
-	// start.
-	Limits []Limit
+	// Constants are those that the context has to have. One that is more than it was taken to be does not let
+	// the function start.
+	Constants []Constant
 	// Partial and Full are the entrances of new warps, state.Unknown if there are no such warps.
 	Partial, Full uint32
 	Entries       []Entrance
@@ -53,8 +53,8 @@ type Program struct {
 	Blocks  int
 }
 
-// A Limit is the largest value of a constant.
-type Limit struct {
+// A Constant is a word of a constant buffer, and the most that it is taken to be.
+type Constant struct {
 	Bank   uint8
 	Offset int64
 	Max    uint32
@@ -90,7 +90,7 @@ type translator struct {
 	declared     map[string]bool
 	places       map[string]bool // memory of the function, as declarations
 	constants    map[constant]int
-	limits       []Limit
+	limits       []Constant
 	bounds       map[constant]uint64
 	read         slotSet // by any instruction of the program
 }
@@ -125,7 +125,7 @@ func Compile(front FrontEnd, o Options) (*Program, error) {
 	if t.inconsistent {
 		return nil, errors.New("the analysis and the emission differ: this is an error of package compile")
 	}
-	p := &Program{IR: text, Limits: t.limits, Sites: t.sites, Missing: t.missing, Blocks: len(t.blocks)}
+	p := &Program{IR: text, Constants: t.limits, Sites: t.sites, Missing: t.missing, Blocks: len(t.blocks)}
 	number := make(map[*block]int)
 	for n, k := range t.starting() {
 		p.Entries = append(p.Entries, Entrance{k.pc, k.stack, k.full})

@@ -35,7 +35,7 @@ func constant(l *interp.Launch, bank uint8, offset int64) (uint32, bool) {
 // Fits reports whether a program serves a launch: its constants are not larger than the program takes them
 // to be.
 func Fits(p *compile.Program, l *interp.Launch) bool {
-	for _, c := range p.Limits {
+	for _, c := range p.Constants {
 		if v, ok := constant(l, c.Bank, c.Offset); ok && v > c.Max {
 			return false
 		}

@@ -31,6 +31,8 @@ type Block struct {
 	Warps, Shared uint32
 	Turn          uint32 // the warp that ran last
 	Locks         uint32 // how many of Held
+	Running       uint32 // warps that are not done
+	Busy          uint32 // some barrier may have warps
 	Clock         uint64
 	Barriers      [MaxBarriers]Barrier
 	Held          [MaxLocks]Lock

@@ -63,7 +63,11 @@ func (m *Image) PutHeader(b *interp.BlockState) error {
 		v := &b.Barriers[i]
 		m.Barriers[i] = Barrier{uint32(v.Arrived), uint32(v.Expected), uint32(v.True), number(v.Any), number(v.Not)}
 	}
-	m.Begun = number(!b.Done())
+	m.Running, m.Busy = 0, 1
+	for i := range b.Warps {
+		m.Running += number(!b.Warps[i].Done())
+	}
+	m.Begun = number(m.Running > 0)
 	return nil
 }
 
