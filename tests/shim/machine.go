@@ -18,6 +18,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/isa"
 	"github.com/umbra-gpu/umbra/aggregator/driver"
 	"github.com/umbra-gpu/umbra/aggregator/vram"
+	"github.com/umbra-gpu/umbra/tests/testserver"
 )
 
 // Config describes a Machine. Zero values are the defaults.
@@ -69,6 +70,9 @@ type Machine struct {
 // NewMachine starts a card.
 func NewMachine(cfg Config) (m *Machine, err error) {
 	cfg.Limit = cmp.Or(cfg.Limit, time.Minute)
+	if cfg.Compile == nil {
+		cfg.Compile = testserver.Compiler()
+	}
 	m = &Machine{cfg: cfg, buffers: make(map[uint64]*Buffer)}
 	defer func() {
 		if err != nil {

@@ -22,6 +22,7 @@ type memory struct {
 
 	mu      sync.Mutex // held for a question, and what is below
 	conn    *jit.Conn
+	open    bool // the server answers: a step is under way
 	files   []*file
 	card    *cardMemory
 	version uint64 // of what pages has
@@ -57,6 +58,13 @@ func newMemory(conn *jit.Conn) (*memory, error) {
 	return m, nil
 }
 
+// answered says whether the server answers questions.
+func (m *memory) answered(is bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.open = is
+}
+
 // begin readies the memory for a step, in which pages of another version, or of the last step alone, are not true.
 func (m *memory) begin(version uint64) error {
 	kept := m.spans[:0]
@@ -80,6 +88,9 @@ func (m *memory) ask(addr uint64, write bool) error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if !m.open {
+		return errNoPlace
+	}
 	q := jit.Message{Kind: jit.Ask, A: addr}
 	if write {
 		q.B = 1
@@ -171,12 +182,18 @@ func (m *memory) Update(addr uint64, size int, f func(old uint64) uint64) (old u
 	return old, err
 }
 
-// reach accesses memory, which lies in one page, and asks for the page if it is not there.
-func (m *memory) reach(addr uint64, _ int, write bool, access func() error) error {
+// reach accesses memory, and asks for its first page and its last if they are not there.
+func (m *memory) reach(addr uint64, n int, write bool, access func() error) error {
 	if access() == nil {
 		return nil
 	}
 	if err := m.ask(addr, write); err != nil {
+		return err
+	}
+	if access() == nil {
+		return nil
+	}
+	if err := m.ask(addr+uint64(n)-1, write); err != nil {
 		return err
 	}
 	return access()

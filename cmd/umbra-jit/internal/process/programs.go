@@ -40,6 +40,7 @@ func serves(grid, other [3]uint32) bool {
 type program struct {
 	words words
 	grid  [3]uint32    // the largest that the code is for
+	any   bool         // the code is for any constants
 	code  *engine.Code // nil until it is compiled
 	err   error        // why it is not
 }
@@ -66,6 +67,8 @@ const (
 	maxKnown   = 1024
 	maxCode    = 64 << 20
 	maxPending = 16
+	// maxVersions bounds those of a program for constants up to a size. The next one is for any.
+	maxVersions = 3
 )
 
 // NewPrograms compiles what all programs share.
@@ -84,10 +87,15 @@ func (p *Programs) find(l *interp.Launch) *program {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	k := keyOf(l)
+	versions := 0
 	for _, c := range p.known[k] {
-		if serves(c.grid, l.Grid) && c.same(l) {
+		if !serves(c.grid, l.Grid) || !c.same(l) {
+			continue
+		}
+		if c.code == nil || fermi.Fits(c.code.Program, l) {
 			return c
 		}
+		versions++
 	}
 	if p.pending == maxPending {
 		return nil // a later step asks again
@@ -95,10 +103,11 @@ func (p *Programs) find(l *interp.Launch) *program {
 	if p.pending == 0 && (len(p.known) >= maxKnown || p.size >= maxCode) {
 		p.drop()
 	}
-	c := &program{words: reach(l), grid: gridFor(l.Grid)}
+	c := &program{words: reach(l), grid: gridFor(l.Grid), any: versions >= maxVersions}
 	p.known[k] = append(p.known[k], c)
 	frozen := *l
-	frozen.Program = &interp.Program{Memory: snapshot{c.words, l.Program.Base}, Base: l.Program.Base}
+	memory := snapshot{c.words, l.Program.Base, banksOf(l)}
+	frozen.Memory, frozen.Program = memory, &interp.Program{Memory: memory, Base: l.Program.Base}
 	p.pending++
 	p.work <- func() { p.compile(c, &frozen) }
 	return c
@@ -117,13 +126,27 @@ func (p *Programs) drop() {
 	p.size = 0
 }
 
-// compileAll compiles, with less right to a processor than what runs.
+// compileAll compiles, with less right to a processor than what runs. A guest that has used up a burst of time, with programs
+// that are large or always new, gets a part of a processor only: nobody charges it for that time.
 func (p *Programs) compileAll() {
+	const (
+		nice  = 2
+		burst = 5 * time.Second
+		part  = 4
+	)
 	runtime.LockOSThread()
-	const nice = 2
 	_ = unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), nice) // else it takes as long, and others wait
+	debt, last := time.Duration(0), time.Now()
 	for do := range p.work {
+		start := time.Now()
+		debt = max(0, debt-start.Sub(last)/part)
+		if debt > burst {
+			time.Sleep((debt - burst) * part)
+			debt, start = burst, time.Now()
+		}
 		do()
+		last = time.Now()
+		debt += last.Sub(start)
 	}
 }
 
@@ -132,6 +155,9 @@ func (p *Programs) compile(c *program, l *interp.Launch) {
 	start := time.Now()
 	o := fermi.Options(l)
 	o.Grid = c.grid
+	if c.any {
+		o.Constant = nil
+	}
 	passes := llvm.Full
 	if len(c.words) > fewWords {
 		passes = llvm.Quick

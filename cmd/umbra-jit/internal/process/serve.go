@@ -92,7 +92,9 @@ func (s *server) run(m *jit.Message) error {
 		}
 	}
 	answer := jit.Message{Kind: jit.Ended}
+	s.memory.answered(true)
 	s.verdict(&answer, m)
+	s.memory.answered(false)
 	s.programs.mu.Lock()
 	answer.E, answer.F = uint64(s.programs.time), s.programs.count
 	s.programs.mu.Unlock()

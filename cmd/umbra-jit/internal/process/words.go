@@ -63,14 +63,39 @@ func (w words) at(pc uint32) (uint64, bool) {
 	return w[n].bits, true
 }
 
-// snapshot is memory with a program at a base, and nothing else: it does not change while the program is compiled.
+// snapshot is memory with a program at a base, and its constants: it does not change while the program is compiled.
 type snapshot struct {
 	words
-	base uint64
+	base  uint64
+	banks []span
+}
+
+// mostOfBank is how much of a bank of constants a compiler sees.
+const mostOfBank = 4096
+
+// banksOf copies the constants of a launch, as far as they can be reached.
+func banksOf(l *interp.Launch) (out []span) {
+	for i := range l.Banks {
+		b := &l.Banks[i]
+		if !b.Valid {
+			continue
+		}
+		mem := make([]byte, min(b.Size, mostOfBank))
+		if l.Memory.Load(b.Addr, mem) == nil {
+			out = append(out, span{addr: b.Addr, mem: mem})
+		}
+	}
+	return out
 }
 
 // Load implements interp.Memory.
 func (s snapshot) Load(addr uint64, to []byte) error {
+	for _, b := range s.banks {
+		if at := addr - b.addr; at < uint64(len(b.mem)) && uint64(len(to)) <= uint64(len(b.mem))-at {
+			copy(to, b.mem[at:])
+			return nil
+		}
+	}
 	pc := uint32(addr - s.base)
 	bits, ok := s.at(pc)
 	if !ok {
