@@ -205,5 +205,5 @@ func TestForms(t *testing.T) {
 			w.block(t, text, forever)
 		}
 	}
-	require.Greater(t, len(tested), 45, "operations that were tested")
+	require.Greater(t, len(tested), 55, "operations that were tested")
 }

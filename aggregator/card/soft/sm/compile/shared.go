@@ -22,8 +22,8 @@ func (b *Builder) LoadShared(addr *Value, size int) []*Value {
 		}
 		return out
 	}
-	names := b.sharedWays(addr, size, rows(addr, size), func(at *Value) []string {
-		return b.loadRows(b.sharedRows(at, size), at, size)
+	names := b.sharedWays(addr, size, rows(addr, size), func() []string {
+		return b.loadRows(b.sharedRows(addr, size), addr, size)
 	}, func(at *Value) []string {
 		names := make([]string, len(out))
 		for i := range names {
@@ -47,8 +47,8 @@ func (b *Builder) StoreShared(addr *Value, size int, words []*Value) {
 		values[i] = b.vector(b.bits(words[i]))
 	}
 	row := rows(addr, size) && addr.Stride != 0 && (addr.even() || apart(addr, size))
-	b.sharedWays(addr, size, row, func(at *Value) []string {
-		b.storeRows(b.sharedRows(at, size), size, values)
+	b.sharedWays(addr, size, row, func() []string {
+		b.storeRows(b.sharedRows(addr, size), size, values)
 		return nil
 	}, func(at *Value) []string {
 		for i := range values {
@@ -59,33 +59,30 @@ func (b *Builder) StoreShared(addr *Value, size int, words []*Value) {
 }
 
 // sharedWays emits an access: of rows, if they lie in the memory as a whole, else lane by lane.
-func (b *Builder) sharedWays(addr *Value, size int, row bool, fast, slow func(at *Value) []string) []string {
-	at := b.Extend(b.And(addr, b.Const(windowMask)), false)
+func (b *Builder) sharedWays(addr *Value, size int, row bool, fast func() []string, slow func(at *Value) []string) []string {
 	if !b.emit {
 		return nil
 	}
-	if !row || !rows(at, size) {
-		b.shared(addr, size)
-		return slow(at)
+	if !row {
+		return slow(b.shared(addr, size))
 	}
-	good := b.rowsInside(at, size)
+	good := b.rowsInside(addr, size)
 	if b.lanes.all {
 		b.requireLanes(good)
-		return fast(at)
+		return fast()
 	}
 	near, far, done := b.label(), b.label(), b.label()
 	b.do("br i1 %s, label %%%s, label %%%s", b.scalar(good), near, far)
 	side := b.side
 	b.side = true
 	b.place(near)
-	p := fast(at)
+	p := fast()
 	nearEnd := b.label()
 	b.do("br label %%%s", nearEnd)
 	b.place(nearEnd)
 	b.do("br label %%%s", done)
 	b.place(far)
-	b.shared(addr, size)
-	q := slow(at)
+	q := slow(b.shared(addr, size))
 	farEnd := b.label()
 	b.do("br label %%%s", farEnd)
 	b.place(farEnd)
@@ -101,12 +98,21 @@ func (b *Builder) sharedWays(addr *Value, size int, row bool, fast, slow func(at
 
 func (b *Builder) sharedBase() string { return b.fromContext("ptr", "Shared", 0) }
 
-func (b *Builder) sharedRows(at *Value, size int) (hosts []string) {
-	n, _ := pieces(at, size)
+// sharedRows are the host addresses of rows, sharedPiece the offset of one, whose address has 32 bits.
+func (b *Builder) sharedRows(addr *Value, size int) (hosts []string) {
+	n, _ := pieces(addr, size)
 	for i := range n {
-		hosts = append(hosts, b.line("getelementptr i8, ptr %s, i64 %s", b.sharedBase(), b.pieceBase(at, i)))
+		hosts = append(hosts, b.line("getelementptr i8, ptr %s, i64 %s", b.sharedBase(), b.sharedPiece(addr, i)))
 	}
 	return hosts
+}
+
+func (b *Builder) sharedPiece(addr *Value, n int) string {
+	base := b.scalar(addr)
+	if n > 0 {
+		base = b.line("add i32 %s, %s", base, literal(32, addr.Step))
+	}
+	return b.line("zext i32 %s to i64", base)
 }
 
 // shared checks addresses of lanes, and returns them as offsets of 64 bits.
@@ -127,13 +133,12 @@ func (b *Builder) sharedLimit() *Value {
 
 // rowsInside is the condition that rows lie in the memory: the last lane of a row is the farthest, and all are
 // aligned if the first one is.
-func (b *Builder) rowsInside(at *Value, size int) *Value {
-	n, span := pieces(at, size)
+func (b *Builder) rowsInside(addr *Value, size int) *Value {
+	n, span := pieces(addr, size)
 	good := b.True()
 	for i := range n {
-		first := &Value{Kind: Kind{Max: ones(64), NaN: Bits}, width: 64, s: b.pieceBase(at, i)}
-		end := b.Add(first, b.Const64(uint64(span)))
-		inside := b.Both(b.Compare("ule", end, b.sharedLimit()), b.Compare("ult", first, end)) // no wrap
+		first := &Value{Kind: Kind{Max: ones(32), NaN: Bits}, width: 64, s: b.sharedPiece(addr, i)}
+		inside := b.Compare("ule", b.Add(first, b.Const64(uint64(span))), b.sharedLimit())
 		good = b.Both(good, b.Both(inside, b.Compare("eq", b.And(first, b.Const64(uint64(size-1))), b.Const64(0))))
 	}
 	return good
