@@ -177,6 +177,7 @@ func (s *step) take(m *Message, before uint64) (engine.NativeResult, error) {
 		s.compiling = true
 		return notNative, nil
 	}
+	s.program.ask = time.Time{}
 	st.Runs.Add(1)
 	st.Native.Add(m.C)
 	st.Interpreted.Add(m.D)
