@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime/debug"
 
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/jit"
 	"github.com/umbra-gpu/umbra/cmd/umbra-jit/internal/llvm"
@@ -33,8 +34,12 @@ func run(args []string) error {
 	return refuse(jit.NewConn(jit.ConnFD), err)
 }
 
+// collectAt lets Go's heap, which is small beside that of the library, grow to some 40 MiB before it is collected.
+const collectAt = 1000
+
 // serve loads the library, gives up the right to open files, and serves.
 func serve(library, dir, missing string) error {
+	debug.SetGCPercent(collectAt)
 	conn := jit.NewConn(jit.ConnFD)
 	if library == "" {
 		library = systemLibrary

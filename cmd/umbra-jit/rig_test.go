@@ -46,7 +46,7 @@ var library = sync.OnceValues(func() (fetch.LLVM, error) {
 })
 
 // realLibrary names the library, or skips the test if it cannot be had.
-func realLibrary(t *testing.T) jit.Config {
+func realLibrary(t testing.TB) jit.Config {
 	l, err := library()
 	if err != nil {
 		t.Skip("no libLLVM 19:", err)
@@ -56,7 +56,7 @@ func realLibrary(t *testing.T) jit.Config {
 
 // rig is a launch of a program whose memory is a file, in a process.
 type rig struct {
-	t        *testing.T
+	t        testing.TB
 	compiler *jit.Compiler
 	native   engine.Native
 	memory   smtest.Memory // of file
@@ -69,7 +69,7 @@ type rig struct {
 }
 
 // newRig makes a launch of 64 blocks of 64 threads.
-func newRig(t *testing.T, cfg jit.Config, text string) *rig {
+func newRig(t testing.TB, cfg jit.Config, text string) *rig {
 	r := &rig{t: t}
 	if cfg.Program == "" {
 		self, err := os.Executable()

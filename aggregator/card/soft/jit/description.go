@@ -13,42 +13,51 @@ type Description struct {
 	Launch interp.Launch // without Memory, Program and Units; Local is that of slot 0
 }
 
-// words are the numbers of a description, in order.
-func (d *Description) words(each func(v *uint64)) {
+// sizes are the numbers of 32 bits in a description.
+func (d *Description) sizes() [15]*uint32 {
 	l := &d.Launch
-	each(&d.Region)
-	each(&l.Local)
-	for _, v := range []*uint32{
+	return [...]*uint32{
 		&l.Entry, &l.Grid[0], &l.Grid[1], &l.Grid[2], &l.Block[0], &l.Block[1], &l.Block[2], &l.GridID,
 		&l.Registers, &l.Barriers, &l.Shared, &l.LocalPos, &l.LocalNeg, &l.SharedWindow, &l.LocalWindow,
-	} {
-		w := uint64(*v)
-		each(&w)
-		*v = uint32(w)
-	}
-	for i := range l.Banks {
-		b := &l.Banks[i]
-		size := uint64(b.Size)
-		if b.Valid {
-			size |= 1 << 32
-		}
-		each(&b.Addr)
-		each(&size)
-		b.Size, b.Valid = uint32(size), size>>32 != 0
 	}
 }
 
+const (
+	bankBytes        = 8 + 4 + 1
+	descriptionBytes = 2*8 + 15*4 + 32*bankBytes
+)
+
 // encode appends the description.
 func (d *Description) encode(to []byte) []byte {
-	d.words(func(v *uint64) { to = binary.LittleEndian.AppendUint64(to, *v) })
+	to = binary.LittleEndian.AppendUint64(to, d.Region)
+	to = binary.LittleEndian.AppendUint64(to, d.Launch.Local)
+	for _, v := range d.sizes() {
+		to = binary.LittleEndian.AppendUint32(to, *v)
+	}
+	for i := range d.Launch.Banks {
+		b := &d.Launch.Banks[i]
+		valid := byte(0)
+		if b.Valid {
+			valid = 1
+		}
+		to = append(binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint64(to, b.Addr), b.Size), valid)
+	}
 	return to
 }
 
 // Decode reads a description.
 func (d *Description) Decode(from []byte) error {
-	if want := len((&Description{}).encode(nil)); len(from) != want {
-		return fmt.Errorf("a description of %d bytes: want %d", len(from), want)
+	if len(from) != descriptionBytes {
+		return fmt.Errorf("a description of %d bytes: want %d", len(from), descriptionBytes)
 	}
-	d.words(func(v *uint64) { *v, from = binary.LittleEndian.Uint64(from), from[8:] })
+	d.Region, d.Launch.Local = binary.LittleEndian.Uint64(from), binary.LittleEndian.Uint64(from[8:])
+	from = from[16:]
+	for _, v := range d.sizes() {
+		*v, from = binary.LittleEndian.Uint32(from), from[4:]
+	}
+	for i := range d.Launch.Banks {
+		d.Launch.Banks[i] = interp.Bank{Addr: binary.LittleEndian.Uint64(from), Size: binary.LittleEndian.Uint32(from[8:]), Valid: from[12] != 0}
+		from = from[bankBytes:]
+	}
 	return nil
 }

@@ -24,6 +24,7 @@ type process struct {
 	shared *Shared
 	files  map[*os.File]uint64 // that it has, by number; the card's memory is CardFile
 	launch uint64              // that it knows
+	body   []byte              // of its description
 
 	version uint64         // of the places that it knows
 	places  []engine.Place // those, but for a step's; nil if they are too many to look at

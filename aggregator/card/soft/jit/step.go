@@ -95,7 +95,8 @@ func (s *step) call() (*Message, error) {
 	if p.launch != j.Number {
 		d := Description{Region: j.Launch.Region, Launch: j.Blocks}
 		d.Launch.Local = j.Launch.Local.Address
-		m.Body = d.encode(nil)
+		p.body = d.encode(p.body[:0])
+		m.Body = p.body
 		p.launch = j.Number
 	}
 	if err := p.Send(m, nil); err != nil {

@@ -3,6 +3,7 @@ package process
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,6 +36,7 @@ const noSlot = -1
 // slot is where one block at a time runs.
 type slot struct {
 	*engine.Runner
+	code   *engine.Code
 	launch interp.Launch
 	image  *state.Image
 	grain  uint64            // instructions between two looks at the clock
@@ -140,7 +142,7 @@ func (s *server) verdict(answer, m *jit.Message) {
 	}
 }
 
-// prepare makes a runner for each slot.
+// prepare makes the slots of a launch, and the first one ready. Others are when they are used: many launches are over before.
 func (s *server) prepare(code *engine.Code, slots int) (err error) {
 	if len(s.slots) == slots {
 		return nil
@@ -148,61 +150,84 @@ func (s *server) prepare(code *engine.Code, slots int) (err error) {
 	s.slots = make([]slot, slots)
 	for i := range s.slots {
 		o := &s.slots[i]
-		o.left, o.grain = make(map[uint32]uint64), 1<<14
-		l := &o.launch
-		*l = s.base
-		l.Program = &interp.Program{Memory: s.memory, Base: s.base.Program.Base}
-		l.Local += uint64(i) * l.LocalSize()
-		if o.image, err = state.New(s.shared.Slot(i), l.Warps(), l.Shared); err != nil {
-			return err
-		}
-		if o.Runner, err = code.NewRunner(l, s.memory.pages, o.image); err != nil {
+		o.code, o.grain = code, firstGrain
+		if o.image, err = state.New(s.shared.Slot(i), s.base.Warps(), s.base.Shared); err != nil {
 			return err
 		}
 	}
-	return nil
+	if slots > 0 {
+		err = s.ready(0)
+	}
+	return err
 }
 
-// step runs blocks for a time.
+// ready makes a slot run blocks.
+func (s *server) ready(n int) (err error) {
+	o := &s.slots[n]
+	if o.Runner != nil {
+		return nil
+	}
+	o.left = make(map[uint32]uint64)
+	o.launch = s.base
+	o.launch.Program = &interp.Program{Memory: s.memory, Base: s.base.Program.Base}
+	o.launch.Local += uint64(n) * o.launch.LocalSize()
+	o.Runner, err = o.code.NewRunner(&o.launch, s.memory.pages, o.image)
+	return err
+}
+
+// step runs blocks for a time. Another thread takes long to wake: the first slot works alone for a grain.
 func (s *server) step(answer *jit.Message, limit time.Duration) {
 	work := &s.shared.Work
 	s.stuck.Store(noSlot)
 	s.shared.Began.Store(1)
 	end := time.Now().Add(limit)
-	var compiled, interpreted uint64
-	for i := range s.slots {
-		r := &s.slots[i]
-		compiled, interpreted = compiled-r.Compiled, interpreted-r.Interpreted
-	}
-	if len(s.slots) == 1 {
-		s.slot(0, work, end)
-	} else {
-		var all sync.WaitGroup
-		for i := range s.slots {
-			all.Go(func() { s.slot(i, work, end) })
+	compiled, interpreted := s.ran()
+	if len(s.slots) > 0 {
+		more := s.slot(0, work, end, true)
+		others := s.slots[1:]
+		if s.stuck.Load() == noSlot && len(others) > 0 && (more || slices.ContainsFunc(others, func(o slot) bool { return o.image.Begun != 0 })) {
+			var all sync.WaitGroup
+			for i := range others {
+				if s.ready(1+i) == nil { // else its block waits for the server
+					all.Go(func() { s.slot(1+i, work, end, false) })
+				}
+			}
+			if more {
+				s.slot(0, work, end, false)
+			}
+			all.Wait()
+		} else if more {
+			s.slot(0, work, end, false)
 		}
-		all.Wait()
 	}
-	for i := range s.slots {
-		r := &s.slots[i]
-		compiled, interpreted = compiled+r.Compiled, interpreted+r.Interpreted
-	}
-	answer.C, answer.D = compiled, interpreted
+	answer.C, answer.D = s.ran()
+	answer.C, answer.D = answer.C-compiled, answer.D-interpreted
 	answer.Body = s.forms()
 	if n := s.stuck.Load(); n != noSlot {
 		answer.A, answer.B = uint64(jit.Stuck), uint64(n)
 	}
 }
 
+// ran counts the warp instructions of the launch so far.
+func (s *server) ran() (compiled, interpreted uint64) {
+	for i := range s.slots {
+		if r := s.slots[i].Runner; r != nil {
+			compiled, interpreted = compiled+r.Compiled, interpreted+r.Interpreted
+		}
+	}
+	return compiled, interpreted
+}
+
 // A slot looks at the clock after a grain of work: a timer's goroutine has no processor while all run code.
 const (
 	grain      = 100 * time.Microsecond
-	leastGrain = 1 << 10 // instructions
+	firstGrain = 1 << 14 // instructions
+	leastGrain = 1 << 10
 	mostGrain  = 1 << 22
 )
 
-// slot runs blocks in a slot until the step ends.
-func (s *server) slot(n int, work *state.Work, end time.Time) {
+// slot runs blocks in a slot until the step ends, or for a grain. It reports whether time and work may be left.
+func (s *server) slot(n int, work *state.Work, end time.Time, once bool) (more bool) {
 	o := &s.slots[n]
 	now := time.Now()
 	for {
@@ -211,9 +236,12 @@ func (s *server) slot(n int, work *state.Work, end time.Time) {
 		case compile.Budget:
 			before := now
 			if now = time.Now(); now.After(end) {
-				return
+				return false
 			}
 			o.grain = o.next(now.Sub(before))
+			if once {
+				return true
+			}
 			continue
 		case compile.Left:
 			if o.interpret() {
@@ -221,11 +249,11 @@ func (s *server) slot(n int, work *state.Work, end time.Time) {
 			}
 		case compile.Deadlock:
 		default:
-			return
+			return false
 		}
 		s.stuck.CompareAndSwap(noSlot, int64(n))
 		s.stop()
-		return
+		return false
 	}
 }
 
