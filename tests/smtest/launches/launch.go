@@ -1,4 +1,4 @@
-// Package launches keeps launches of real programs for tests of executors. Command record makes such files.
+// Package launches keeps launches of real programs for tests of executors. Command tests/shim/cmd/launches makes such files.
 //
 // The package has no locks or goroutines.
 package launches

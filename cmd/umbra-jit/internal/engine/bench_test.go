@@ -113,7 +113,7 @@ func BenchmarkProgram(b *testing.B) {
 	}
 }
 
-// BenchmarkMesa measures launches that tests/smtest/launches/record stored, in the folder that the environment
+// BenchmarkMesa measures launches that tests/shim/cmd/launches stored, in the folder that the environment
 // names: ns for a warp instruction, by compiled code and by package simd.
 func BenchmarkMesa(b *testing.B) {
 	dir := os.Getenv("UMBRA_LAUNCHES")

@@ -53,6 +53,8 @@ func row(r *rand.Rand, kind, reg int) (out [interp.Lanes]uint32) {
 			out[lane] = uint32(4 * r.IntN(256))
 		case kind == 3:
 			out[lane] = same
+		case kind == 6: // position and length of a field
+			out[lane] = uint32(r.IntN(40) | r.IntN(40)<<8)
 		default:
 			out[lane] = value(r)
 		}
@@ -64,7 +66,7 @@ func row(r *rand.Rand, kind, reg int) (out [interp.Lanes]uint32) {
 func (w *twins) disturb(t testing.TB, r *rand.Rand) {
 	var kinds [isa.Zero]int
 	for reg := range kinds {
-		if kinds[reg] = r.IntN(6); reg%2 == 1 && kinds[reg-1] <= 1 { // addresses have two registers
+		if kinds[reg] = r.IntN(7); reg%2 == 1 && kinds[reg-1] <= 1 { // addresses have two registers
 			kinds[reg] = 0
 		}
 	}

@@ -141,7 +141,8 @@ func (r *Runner) finish() {
 	}
 }
 
-// Interpret lets package interp execute the instruction at which Run left the code.
+// Interpret lets package interp execute the instruction at which Run left the code. After a fault the image is
+// as it was before, but for memory that lanes before the wrong one wrote.
 func (r *Runner) Interpret() *interp.Fault {
 	n := int(r.image.Turn)
 	if n >= len(r.image.All) {
@@ -152,15 +153,17 @@ func (r *Runner) Interpret() *interp.Fault {
 	}
 	b := &r.block
 	b.Turn, b.Left = n, 1
-	fault := b.StepWarp(n)
+	if fault := b.StepWarp(n); fault != nil {
+		return fault
+	}
 	r.Interpreted++
 	if cap(r.Turns) > len(r.Turns) {
 		r.Turns = append(r.Turns, state.Turn{Warp: uint32(n), Instructions: 1})
 	}
-	if err := r.store(n); err != nil && fault == nil {
-		fault = &interp.Fault{Cause: interp.StackOverflow, PC: b.Warps[n].PC, Block: b.ID, Warp: n, Lane: -1, Err: err}
+	if err := r.store(n); err != nil {
+		return &interp.Fault{Cause: interp.StackOverflow, PC: b.Warps[n].PC, Block: b.ID, Warp: n, Lane: -1, Err: err}
 	}
-	return fault
+	return nil
 }
 
 // Block returns the image's block in interp's form. What is changed there does not come back.

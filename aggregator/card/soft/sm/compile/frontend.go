@@ -10,6 +10,7 @@ type FrontEnd interface {
 // An Instruction is what a front end says of one.
 type Instruction struct {
 	PC, Next uint32
+	Word     uint64 // as memory has it
 	Name     string // of its form, to count by
 	Guard    Guard
 

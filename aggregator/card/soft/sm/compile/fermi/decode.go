@@ -80,7 +80,7 @@ func (f *FrontEnd) Decode(pc uint32) (out compile.Instruction, ok bool) {
 	}
 	in := &code.Inst
 	out = compile.Instruction{
-		PC: pc, Next: pc + uint32(in.Size), Name: in.Form.Name(), Join: in.Join,
+		PC: pc, Next: pc + uint32(in.Size), Word: word, Name: in.Form.Name(), Join: in.Join,
 		Guard:  compile.Guard{Pred: in.Guard.Pred, Not: in.Guard.Not, Always: in.Guard.Always()},
 		Flow:   flows[in.Op],
 		Kind:   compile.EntryKind(kinds[in.Op]),

@@ -1,6 +1,6 @@
-// Command record runs a program of package shim on a card with one processor, and stores its launches:
+// Command launches runs a program of package shim on a card with one processor, and stores its launches:
 //
-//	taskset -c 0 go run ./tests/smtest/launches/record FILE tests/shim/programs/saxpy.c ARGUMENTS...
+//	taskset -c 0 go run ./tests/shim/cmd/launches FILE tests/shim/programs/saxpy.c ARGUMENTS...
 package main
 
 import (
@@ -17,7 +17,7 @@ import (
 
 func main() {
 	if err := run(os.Args[1:]); err != nil {
-		fmt.Fprintln(os.Stderr, "record:", err)
+		fmt.Fprintln(os.Stderr, "launches:", err)
 		os.Exit(1)
 	}
 }
