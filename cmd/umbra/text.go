@@ -164,10 +164,7 @@ func programText(b *strings.Builder, p *api.ProgramCounts) {
 	if p == nil {
 		return
 	}
-	share := 100.0
-	if all := p.Native + p.Interpreted; all > 0 {
-		share = 100 * float64(p.Native) / float64(all)
-	}
+	share := 100 * float64(p.Native) / float64(max(p.Native+p.Interpreted, 1))
 	fmt.Fprintf(b, "programs: %s compiled in %v, %d instructions run, %.1f%% of them as machine code, %d left to the server; %d refused, %s lost\n",
 		plural(p.Compiled, "program", "programs"), short(p.CompileTime), p.Native+p.Interpreted, share, p.Left, p.Refused, plural(p.Lost, "process", "processes"))
 	if len(p.Forms) > 0 {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/jit"
 	"github.com/umbra-gpu/umbra/cmd/lab/fetch"
+	"github.com/umbra-gpu/umbra/tests/scale"
 )
 
 // compiler returns a compiler that runs all programs, or skips the test if there is no library for it.
@@ -59,4 +60,30 @@ func TestRecordingsCompiled(t *testing.T) {
 		})
 	}
 	require.NotZero(t, native)
+}
+
+// TestProgramsCompiled: programs of ours find their results right when machine code made them, and wrong on a card that
+// does nothing.
+func TestProgramsCompiled(t *testing.T) {
+	scale.ReleaseOnly(t)
+	c := compiler(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
+	defer cancel()
+	files, err := filepath.Glob("programs/*.c")
+	require.NoError(t, err)
+	host := newTestHost(t, ctx, (*fetch.Cache).Mesa, "25")
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			binary, err := host.Compile(ctx, file)
+			require.NoError(t, err)
+			var output bytes.Buffer
+			p := Program{Argv: []string{binary}, Device: OurCard, Output: &output, Errors: &output}
+			p.Config = Config{Compile: c, Compiled: func(s *jit.Stats) { t.Log(s.Native.Load(), s.Forms(), s.Why()) }}
+			_, err = host.Run(ctx, p)
+			require.NoError(t, err, "%s", &output)
+			p.Config = Config{Compile: c, Idle: true}
+			_, err = host.Run(ctx, p)
+			require.Error(t, err)
+		})
+	}
 }

@@ -26,15 +26,11 @@ type memory struct {
 	files   []*file
 	card    *cardMemory
 	version uint64 // of what pages has
-	spans   []span // in pages
+	steps   []span // that it has for a step alone
 }
 
-// span is memory at an address.
-type span struct {
-	addr uint64
-	mem  []byte
-	step bool // until the step ends
-}
+// span is a range of addresses.
+type span struct{ addr, size uint64 }
 
 // file is one of the server's, with what is mapped of it.
 type file struct {
@@ -66,17 +62,15 @@ func (m *memory) answered(is bool) {
 }
 
 // begin readies the memory for a step, in which pages of another version, or of the last step alone, are not true.
-func (m *memory) begin(version uint64) error {
-	kept := m.spans[:0]
-	for _, s := range m.spans {
-		if version == m.version && !s.step {
-			kept = append(kept, s)
-		} else if err := m.pages.Map(s.addr, s.mem, 0); err != nil {
-			return err
-		}
+func (m *memory) begin(version uint64) {
+	for _, s := range m.steps {
+		m.pages.Unmap(s.addr, s.size)
 	}
-	m.spans, m.version = kept, version
-	return nil
+	m.steps = m.steps[:0]
+	if version != m.version {
+		m.pages.Clear()
+		m.version = version
+	}
 }
 
 var errNoPlace = errors.New("memory that only the server reaches")
@@ -124,6 +118,9 @@ func (m *memory) show(a *jit.Message) error {
 	if a.E&jit.GiveWrite != 0 {
 		rights |= compile.PageWritable
 	}
+	if a.E&jit.GiveStep != 0 {
+		m.steps = append(m.steps, span{a.A, a.C})
+	}
 	for done := uint64(0); done < a.C; {
 		mem, err := m.piece(a.B, a.D+done, a.C-done)
 		if err != nil {
@@ -132,7 +129,6 @@ func (m *memory) show(a *jit.Message) error {
 		if err := m.pages.Map(a.A+done, mem, rights); err != nil {
 			return err
 		}
-		m.spans = append(m.spans, span{a.A + done, mem, a.E&jit.GiveStep != 0})
 		done += uint64(len(mem))
 	}
 	return nil

@@ -85,9 +85,7 @@ func (s *server) run(m *jit.Message) error {
 	if m.B > jit.Slots {
 		return fmt.Errorf("a step of %d slots: want at most %d", m.B, jit.Slots)
 	}
-	if err := s.memory.begin(m.D); err != nil {
-		return err
-	}
+	s.memory.begin(m.D)
 	if m.A != s.launch || len(m.Body) > 0 {
 		if err := s.begin(m); err != nil {
 			return err
@@ -244,9 +242,10 @@ func (s *server) slot(n int, work *state.Work, end time.Time, once bool) (more b
 			}
 			continue
 		case compile.Left:
-			if o.interpret() {
+			o.left[o.image.All[o.image.Turn].PC]++
+			if o.Interpret() == nil {
 				continue
-			}
+			} // else the server's executor repeats the instruction, which may be one that only it has
 		case compile.Deadlock:
 		default:
 			return false
@@ -261,19 +260,6 @@ func (s *server) slot(n int, work *state.Work, end time.Time, once bool) (more b
 func (o *slot) next(took time.Duration) uint64 {
 	want := o.grain * uint64(grain) / uint64(max(took, time.Microsecond))
 	return min(max(want, o.grain/2, leastGrain), 2*o.grain, mostGrain)
-}
-
-// interpret executes an instruction that has no machine code. If it is wrong, or needs the server, nothing has changed
-// but memory: the server's executor repeats it.
-func (o *slot) interpret() bool {
-	w := &o.image.All[o.image.Turn]
-	o.left[w.PC]++
-	warp, head := *w, *o.image.Block
-	if o.Interpret() == nil {
-		return true
-	}
-	*w, *o.image.Block = warp, head
-	return false
 }
 
 func (s *server) stop() { atomic.StoreUint32(&s.shared.Work.Stop, 1) }

@@ -67,14 +67,20 @@ func (w words) at(pc uint32) (uint64, bool) {
 type snapshot struct {
 	words
 	base  uint64
-	banks []span
+	banks []bank
+}
+
+// bank is a copy of constants.
+type bank struct {
+	addr uint64
+	mem  []byte
 }
 
 // mostOfBank is how much of a bank of constants a compiler sees.
 const mostOfBank = 4096
 
 // banksOf copies the constants of a launch, as far as they can be reached.
-func banksOf(l *interp.Launch) (out []span) {
+func banksOf(l *interp.Launch) (out []bank) {
 	for i := range l.Banks {
 		b := &l.Banks[i]
 		if !b.Valid {
@@ -82,7 +88,7 @@ func banksOf(l *interp.Launch) (out []span) {
 		}
 		mem := make([]byte, min(b.Size, mostOfBank))
 		if l.Memory.Load(b.Addr, mem) == nil {
-			out = append(out, span{addr: b.Addr, mem: mem})
+			out = append(out, bank{b.Addr, mem})
 		}
 	}
 	return out
