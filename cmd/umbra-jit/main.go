@@ -7,6 +7,8 @@ import (
 	"os"
 	"runtime/debug"
 
+	"golang.org/x/sys/cpu"
+
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/jit"
 	"github.com/umbra-gpu/umbra/cmd/umbra-jit/internal/llvm"
 	"github.com/umbra-gpu/umbra/cmd/umbra-jit/internal/process"
@@ -43,6 +45,9 @@ func serve(library, dir, missing string) error {
 	conn := jit.NewConn(jit.ConnFD)
 	if library == "" {
 		library = systemLibrary
+	}
+	if !cpu.X86.HasAVX2 || !cpu.X86.HasFMA {
+		return refuse(conn, errors.New("this processor lacks AVX2 or FMA, which machine code for guests' programs needs"))
 	}
 	functions, err := llvm.Load(library, dir)
 	if err != nil {

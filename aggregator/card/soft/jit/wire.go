@@ -95,9 +95,6 @@ func pair() (*Conn, *os.File, error) {
 // Close closes the end.
 func (c *Conn) Close() error { return unix.Close(c.fd) }
 
-// shutdown makes a Receive under way end.
-func (c *Conn) shutdown() { _ = unix.Shutdown(c.fd, unix.SHUT_RDWR) }
-
 // Send sends a message, with a file unless it is nil. It does not wait: a side that does not receive what it asked
 // for is not served.
 func (c *Conn) Send(m *Message, f *os.File) error {
