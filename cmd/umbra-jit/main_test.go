@@ -76,6 +76,19 @@ func TestFault(t *testing.T) {
 	require.ErrorContains(t, fault, "address 0x4")
 }
 
+// A program that needs the server all the time stays there.
+func TestComesBack(t *testing.T) {
+	r := newRig(t, realLibrary(t), "mov b32 $r3 0x1000\nagain:\ntex t lzero all dfp $r12:$r13:$r14:$r15 t2d $t0 $s0 $r16:$r17 ()\nsub b32 $r3 $r3 0x1\nset $p0 0x1 ne u32 $r3 0x0\n$p0 bra again\nexit")
+	n := 0
+	for out := r.native.Run(r.job); out.Outcome == engine.NeedsProcessor; out = r.native.Run(r.job) {
+		b := &r.job.Grid.Running[out.Slot]
+		b.Warps[b.Turn].PC += 8 // as if it had been executed
+		n++
+	}
+	require.Less(t, n, 100)
+	require.Equal(t, map[string]uint64{"it needs the server too often": 1}, r.compiler.Stats.Why())
+}
+
 // Code that the guest replaced does not run.
 func TestChangedProgram(t *testing.T) {
 	r := newRig(t, realLibrary(t), count)

@@ -100,7 +100,8 @@ type Compiler struct {
 	mu     sync.Mutex
 	guests map[uint8]*Guest // by owner
 	closed bool
-	told   string // what the log has of starts
+	ending sync.WaitGroup // of guests
+	told   string         // what the log has of starts
 }
 
 // New makes a compiler for a card whose memory is in a file, nil for none. It starts nothing.
@@ -123,14 +124,14 @@ func (c *Compiler) Of(owner uint8) engine.Native {
 	return g
 }
 
-// Forget ends the process of an owner that is gone. No Run of it is under way.
+// Forget ends the process of an owner that is gone, and does not wait for its end. No Run of it is under way.
 func (c *Compiler) Forget(owner uint8) {
 	c.mu.Lock()
 	g := c.guests[owner]
 	delete(c.guests, owner)
 	c.mu.Unlock()
 	if g != nil {
-		g.close()
+		c.ending.Go(g.close)
 	}
 }
 
@@ -141,8 +142,9 @@ func (c *Compiler) Close() {
 	c.guests, c.closed = nil, true
 	c.mu.Unlock()
 	for _, g := range guests {
-		g.close()
+		c.ending.Go(g.close)
 	}
+	c.ending.Wait()
 }
 
 // tell writes a line to the log, but not twice in succession.

@@ -190,13 +190,13 @@ func (p *process) end(why error) error {
 	p.Close()
 	select {
 	case <-p.reaped:
+		if p.greeted {
+			<-p.judged
+		}
 		if errors.Is(why, ErrEnded) || errors.Is(why, syscall.EPIPE) || errors.Is(why, syscall.ECONNRESET) {
 			why = errors.New(cmp.Or(p.said.line(), p.cmd.ProcessState.String()))
 		}
 	case <-time.After(stopTimeout): // a page fault that another process has to answer
-	}
-	if p.greeted {
-		<-p.judged
 	}
 	if p.shared != nil {
 		p.shared.close()

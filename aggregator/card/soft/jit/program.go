@@ -19,6 +19,8 @@ type program struct {
 	refused  bool      // it is not compiled
 	ask      time.Time // when it may be compiled, so that it is asked for again
 	asked    time.Time // when it was asked for first
+	steps    int       // that ended with the time or the grid
+	left     int       // that ended with an instruction for the server
 }
 
 // maxPrograms bounds what is remembered of a guest. Beyond it all is forgotten.
@@ -66,5 +68,14 @@ func (p *program) compiling() (late bool) {
 	took := now.Sub(p.asked)
 	p.ask = now.Add(min(max(took/8, shortest), longest))
 	p.refused = took > compileLimit
+	return p.refused
+}
+
+// comesBack notes a step that ended with an instruction for the server. It reports whether these are so many that the
+// server executes all of the program faster: one that uses textures, for example.
+func (p *program) comesBack() bool {
+	const few, often = 64, 4
+	p.left++
+	p.refused = p.left > few && p.left > often*p.steps
 	return p.refused
 }

@@ -196,9 +196,14 @@ func (s *step) take(m *Message, before uint64) (engine.NativeResult, error) {
 	grid.Next = next
 	if Verdict(m.A) == Stuck {
 		st.Left.Add(1)
+		if s.program.comesBack() {
+			st.Refused.Add(1)
+			st.refuse("it needs the server too often")
+		}
 		grid.Running[m.B].Left = 1 // the warp whose turn it was, with the instruction at which it stopped
 		return engine.NativeResult{Outcome: engine.NeedsProcessor, Slot: int(m.B)}, nil
 	}
+	s.program.steps++
 	return engine.NativeResult{Outcome: engine.RanNative}, nil
 }
 
