@@ -12,8 +12,9 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null)
 help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-build: ## build the command, bin/umbra
+build: ## build the command, bin/umbra, and bin/umbra-jit beside it
 	$(VECTORS) $(GO) build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/umbra ./cmd/umbra
+	CGO_ENABLED=0 $(GO) build -trimpath -o bin/umbra-jit ./cmd/umbra-jit
 
 # A Debian version begins with a digit: a tag without its v, or 0~ and a commit.
 deb: export DEB_VERSION = $(or $(patsubst v%,%,$(filter v%,$(VERSION))),0~$(VERSION))

@@ -21,6 +21,7 @@ var sections = []struct{ title, def string }{
 	{"Interrupts", "DeliveryCount"},
 	{"Work of engines for a guest", "WorkCount"},
 	{"The server", "Status"},
+	{"Programs as machine code", "ProgramCounts"},
 	{"The card", "CardReport"},
 	{"Channels of the card", "ChannelCount"},
 	{"Engines of the card by class", "ClassCount"},

@@ -40,16 +40,31 @@ const (
 
 // Card describes the card that a server shares.
 type Card struct {
-	Kind         string      `json:"kind"`
-	VRAM         uint64      `json:"vram" metric:"vram_bytes" help:"Gauge. Bytes of memory."`
-	VRAMFree     uint64      `json:"vram_free" metric:"vram_free_bytes" help:"Gauge. Bytes that no GPU and no page tables take."`
-	VRAMRoom     uint64      `json:"vram_room" metric:"vram_room_bytes" help:"Gauge. The most bytes that one more GPU of the default chip can have, beside its page tables."`
-	ChannelsFree int         `json:"channels_free" help:"Gauge. Channels that are guaranteed to no GPU."`
-	Bytes        uint64      `json:"bytes" metric:"moved_bytes" help:"Bytes that engines moved."`
-	Interrupts   uint64      `json:"interrupts" help:"Interrupts that the card raised."`
-	Faults       CardFaults  `json:"faults" metric:"faults"`
-	Policy       string      `json:"policy,omitempty"` // how GPUs share the card's time: the scheduler's policy, or slices if the card does it itself, by weight; absent without either
-	Ledger       *LedgerNode `json:"ledger,omitempty"` // card time by guest and, with a scheduler, by group and channel; absent without a policy
+	Kind         string         `json:"kind"`
+	VRAM         uint64         `json:"vram" metric:"vram_bytes" help:"Gauge. Bytes of memory."`
+	VRAMFree     uint64         `json:"vram_free" metric:"vram_free_bytes" help:"Gauge. Bytes that no GPU and no page tables take."`
+	VRAMRoom     uint64         `json:"vram_room" metric:"vram_room_bytes" help:"Gauge. The most bytes that one more GPU of the default chip can have, beside its page tables."`
+	ChannelsFree int            `json:"channels_free" help:"Gauge. Channels that are guaranteed to no GPU."`
+	Bytes        uint64         `json:"bytes" metric:"moved_bytes" help:"Bytes that engines moved."`
+	Interrupts   uint64         `json:"interrupts" help:"Interrupts that the card raised."`
+	Faults       CardFaults     `json:"faults" metric:"faults"`
+	Programs     *ProgramCounts `json:"programs,omitempty" metric:"programs"` // of guests that run as machine code; absent without umbra-jit
+	Policy       string         `json:"policy,omitempty"`                     // how GPUs share the card's time: the scheduler's policy, or slices if the card does it itself, by weight; absent without either
+	Ledger       *LedgerNode    `json:"ledger,omitempty"`                     // card time by guest and, with a scheduler, by group and channel; absent without a policy
+}
+
+// ProgramCounts counts what the processes do that run guests' programs as machine code.
+type ProgramCounts struct {
+	Native      uint64            `json:"native" help:"Warp instructions that ran as machine code."`
+	Interpreted uint64            `json:"interpreted" help:"Warp instructions that the processes executed otherwise."`
+	Left        uint64            `json:"left" help:"Times that a block came back to the server, for an instruction that only the server executes."`
+	Runs        uint64            `json:"runs" help:"Steps of launches in the processes."`
+	Compiled    uint64            `json:"compiled" help:"Programs that were compiled."`
+	CompileTime time.Duration     `json:"compile_ns" help:"Time that compiling took."`
+	Refused     uint64            `json:"refused" help:"Launches of programs that cannot be compiled."`
+	Lost        uint64            `json:"lost" help:"Processes that ended, hung, or answered nonsense."`
+	Forms       map[string]uint64 `json:"forms,omitempty"`   // instructions without machine code, or that were wrong, by form
+	Reasons     map[string]uint64 `json:"reasons,omitempty"` // why programs were not compiled
 }
 
 // PolicySlices is the policy of a card that shares its engines itself, in time slices by weight.

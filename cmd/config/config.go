@@ -61,11 +61,19 @@ type Card struct {
 	VRAM      Size          `yaml:"vram" kind:"soft" placeholder:"SIZE" default:"512MiB" validate:"min=64MiB,max=64GiB,multiple=64MiB" help:"Memory of the software card; of an NVIDIA card, GPUs get what is free. Memory that no guest touches costs nothing."`
 	Engines   bool          `yaml:"engines" kind:"soft" negatable:"" default:"true" help:"Let the engines work. Without it they accept every method and do nothing, so tests that move data must fail."`
 	Slice     time.Duration `yaml:"slice" kind:"soft" placeholder:"TIME" default:"2ms" validate:"min=500us,max=100ms" help:"How long a channel may work before others get its engines. A request that takes longer is interrupted, and goes on later."`
+	Compiler  string        `yaml:"compiler" kind:"soft" placeholder:"auto|off|FILE" default:"auto" help:"The program umbra-jit, which runs the programs of guests as machine code, in a process for each guest. auto uses the one beside this program or in $PATH, if there is one; off lets the server execute all programs itself, which is slower."`
+	LLVM      string        `yaml:"llvm" kind:"soft" name:"llvm" placeholder:"FILE" help:"The library libLLVM.so.19.1 that umbra-jit loads, with its own dependencies beside it where the system lacks them. default: that of the system."`
 	Index     int           `yaml:"index" kind:"nvidia" placeholder:"N" default:"0" validate:"min=0,max=255" help:"Number of an NVIDIA card: N of its file /dev/nvidiaN. umbra card probe lists them."`
 	User      string        `yaml:"user" kind:"nvidia" placeholder:"NAME" default:"nobody" help:"User without privileges whom the processes that drive an NVIDIA card become, if the server is root. The files of the card must be open to that user."`
 	AnyDriver bool          `yaml:"any-driver" kind:"nvidia" name:"any-driver" negatable:"" help:"Use an NVIDIA driver of a release that was never tried."`
 	Face
 }
+
+// Values of card.compiler that are no file.
+const (
+	CompilerAuto = "auto"
+	CompilerOff  = "off"
+)
 
 // Kinds of cards.
 const (

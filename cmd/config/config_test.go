@@ -112,7 +112,7 @@ func TestEveryOption(t *testing.T) {
 // TestFileErrors: an error names file, line, column, key and value, and what would be accepted.
 func TestFileErrors(t *testing.T) {
 	const top = "socket, access, control, control-access, metrics, card, server, log, shadow, limits, scheduler, gpus, profiles"
-	const card = "kind, vram, engines, slice, index, user, any-driver, chip, model, rom, msi, temperature, tpcs, bar1, bar3, bar-map, pci-device, pci-subsystem"
+	const card = "kind, vram, engines, slice, compiler, llvm, index, user, any-driver, chip, model, rom, msi, temperature, tpcs, bar1, bar3, bar-map, pci-device, pci-subsystem"
 	const size = "is not a size; write a whole number and a unit: 512MiB, 1GiB (KiB, MiB, GiB, TiB; B for bytes); must be"
 	for _, c := range []struct{ file, want string }{
 		{"card:\n  vram: 5x\n", `f.yaml:2:9: card.vram: "5x" ` + size + ` 64MiB to 64GiB, a multiple of 64MiB`},

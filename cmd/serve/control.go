@@ -42,6 +42,9 @@ func (s *Server) Status() (api.Status, error) {
 func (s *Server) card(endpoints []*Endpoint, ledger []sched.Entry) api.CardReport {
 	out := ReportCard(s.Card)
 	out.Kind, out.VRAM = s.Config.Card.Kind, uint64(s.Config.Card.VRAM)
+	if s.Card != nil {
+		out.Programs = programCounts(s.Card.Compiled())
+	}
 	if s.Shared == nil {
 		return out
 	}

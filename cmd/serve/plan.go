@@ -65,6 +65,9 @@ func CheckHost(c *config.Config) error {
 // NewPlan finds everything that is wrong with the options before anything starts, and makes the paths
 // of sockets absolute. With whole one guest has the whole card.
 func NewPlan(c *config.Config, whole bool, log *slog.Logger) (*Plan, error) {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
 	p := &Plan{config: c, whole: whole, driver: driver.Options{Timeout: c.Limits.CardTimeout}}
 	var errs []error
 	check := func(err error) { errs = append(errs, err) }
@@ -84,6 +87,8 @@ func NewPlan(c *config.Config, whole bool, log *slog.Logger) (*Plan, error) {
 		}
 	} else {
 		p.card, err = cardOf(c)
+		check(err)
+		p.card.Compile, err = compilerOf(c, log)
 		check(err)
 	}
 	check(p.planTransport(log))
@@ -152,6 +157,9 @@ func (p *Plan) Start(from Sockets) (_ *Server, err error) {
 			err = errors.Join(err, s.Close())
 		}
 	}()
+	if p.nvidia == nil {
+		tellCompiler(p.config, p.card.Compile, s.log)
+	}
 	if p.nvidia != nil {
 		s.Shared, err = p.shareNvidia()
 	} else if s.Card, err = soft.New(p.card); err == nil && p.whole {

@@ -13,6 +13,7 @@ import (
 	"github.com/umbra-gpu/umbra/cmd/api"
 	"github.com/umbra-gpu/umbra/cmd/config"
 	"github.com/umbra-gpu/umbra/cmd/lab"
+	"github.com/umbra-gpu/umbra/cmd/lab/fetch"
 	"github.com/umbra-gpu/umbra/cmd/lab/proto"
 	"github.com/umbra-gpu/umbra/cmd/serve"
 )
@@ -82,6 +83,11 @@ func (c *labRunCmd) Run(ctx context.Context, out output) (err error) {
 	if err == nil {
 		fmt.Fprint(out.stderr, found(&report.GPUs[0]))
 	}
+	if status, err := server.Status(); err == nil {
+		var b strings.Builder
+		programText(&b, status.Card.Programs)
+		fmt.Fprint(out.stderr, b.String())
+	}
 	if err == nil && r.Exit != 0 {
 		err = ended(r.Exit & 0xff)
 	}
@@ -94,6 +100,7 @@ func serveGPU(chip, socket string, out output) (*serve.Server, error) {
 	if err := errors.Join(o.Parse("the configuration of umbra lab run", []byte(text)), o.Check()); err != nil {
 		return nil, err
 	}
+	o.Card.LLVM = os.Getenv(fetch.EnvLLVM)
 	log := slog.New(slog.NewTextHandler(out.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	plan, err := serve.NewPlan(o, false, log)
 	if err != nil {

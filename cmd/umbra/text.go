@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -132,6 +134,7 @@ func statusText(b *strings.Builder, s *api.Status) {
 			fmt.Fprintf(b, "no scheduler: work is given to the card as it comes; for fair shares %s\n", config.WithScheduler)
 		}
 	}
+	programText(b, c.Programs)
 	gpuTable(b, s.GPUs, false)
 	t := newTable(b, "Card time, by "+c.Policy+"; umbra sched show has more", "name\tweight\tcap\tpriority\tbusy\twaited\trequests\theld\trunaways")
 	for i := range s.GPUs {
@@ -144,6 +147,24 @@ func statusText(b *strings.Builder, s *api.Status) {
 			short(a.Busy), short(a.Wait), a.Requests, a.Held, g.Counts["runaways"])
 	}
 	t.flush()
+}
+
+// programText says how much of the guests' programs ran as machine code.
+func programText(b *strings.Builder, p *api.ProgramCounts) {
+	if p == nil {
+		return
+	}
+	share := 100 * float64(p.Native) / float64(max(p.Native+p.Interpreted, 1))
+	fmt.Fprintf(b, "programs: %s compiled in %v, %d instructions run, %.1f%% of them as machine code, %d left to the server; %d refused, %s lost\n",
+		plural(p.Compiled, "program", "programs"), short(p.CompileTime), p.Native+p.Interpreted, share, p.Left, p.Refused, plural(p.Lost, "process", "processes"))
+	if len(p.Forms) > 0 {
+		names := slices.SortedFunc(maps.Keys(p.Forms), func(a, b string) int { return cmp.Compare(p.Forms[b], p.Forms[a]) })
+		const most = 5
+		for i, n := range names[:min(most, len(names))] {
+			names[i] = fmt.Sprintf("%s %d", n, p.Forms[n])
+		}
+		fmt.Fprintf(b, "  most often without machine code: %s\n", strings.Join(names[:min(most, len(names))], ", "))
+	}
 }
 
 // percent writes a cap.

@@ -34,7 +34,7 @@ const (
 var rooms = []room{
 	{"cmd", []string{
 		"devmodel", "devmodel/gf100", "devmodel/gh100", "aggregator", "aggregator/sched", "aggregator/aperture", "aggregator/card", "aggregator/driver", "aggregator/face", "aggregator/fault", "aggregator/gate",
-		"aggregator/card/soft", "aggregator/card/soft/sm", "aggregator/card/rm", "aggregator/card/rm/worker", "aggregator/card/rm/nvrm",
+		"aggregator/card/soft", "aggregator/card/soft/sm", "aggregator/card/rm", "aggregator/card/rm/worker", "aggregator/card/rm/nvrm", "aggregator/sandbox",
 		"aggregator/passthrough", "vfiouser", "mmio", "shadowpt", "firmware", "cmd/lab", "devmodel/guest",
 	}, []string{"*"}, "cmd joins the parts and ships no tests; umbra bench boots guests and drives a GPU itself"},
 	{"cmd/lab", nil, []string{sys, "github.com/therootcompany/xz", "github.com/klauspost/compress"}, "the lab boots a machine on a socket of any server"},
@@ -66,12 +66,13 @@ var rooms = []room{
 	{"aggregator/aperture", []string{"aggregator/card", "shadowpt"}, []string{sys}, "tests give it memory, not a GPU"},
 	{"aggregator/passthrough", []string{"aggregator/aperture", "aggregator/card", "aggregator/driver/structs", "shadowpt", "mmio"}, nil, "pass-through serves every card with a PCI function"},
 	{"aggregator/card", []string{"shadowpt", "mmio"}, nil, "the contract between cards and their users knows neither side"},
-	{"aggregator/card/soft", []string{"aggregator/card", "aggregator/card/soft/sm", "aggregator/fault", "mmio", "shadowpt", "firmware"}, []string{sys},
+	{"aggregator/card/soft", []string{"aggregator/card", "aggregator/card/soft/sm", "aggregator/fault", "aggregator/sandbox", "mmio", "shadowpt", "firmware"}, []string{sys},
 		"a card does not depend on its users, and knows no windows that a client maps"},
 	{"aggregator/card/soft/sm", nil, nil, "programs know memory and units, not methods or channels"},
 	{"aggregator/card/rm", []string{"aggregator/card", "aggregator/card/rm/worker", "aggregator/card/rm/nvrm", "aggregator/fault", "shadowpt"}, []string{sys},
 		"a card of the host's driver reaches it through processes only"},
-	{"aggregator/card/rm/worker", []string{"aggregator/card/rm/nvrm"}, []string{sys}, "a process knows calls of the driver, not guests"},
+	{"aggregator/card/rm/worker", []string{"aggregator/card/rm/nvrm", "aggregator/sandbox"}, []string{sys}, "a process knows calls of the driver, not guests"},
+	{"aggregator/sandbox", nil, []string{sys}, "what confines a process knows nothing of its work"},
 	{"aggregator/card/rm/nvrm", nil, []string{sys, nvgpu}, "calls of the driver, and structures that a public module has"},
 	{"aggregator/card/rm/fakerm", []string{"aggregator/card/rm/nvrm"}, []string{sys, nvgpu}, "a driver for tests knows its calls alone"},
 	{"vfiouser", nil, []string{sys}, "the protocol serves any device, so it knows none"},
@@ -96,7 +97,7 @@ var layers = [][]string{
 	{"aggregator/card/rm/nvrm"},
 	{"aggregator/aperture", "aggregator/dma", "aggregator/vram", "aggregator/report", "aggregator/card/soft/sm"},
 	{"aggregator/driver/structs"},
-	{"aggregator/card", "aggregator/fault", "aggregator/sched"},
+	{"aggregator/card", "aggregator/fault", "aggregator/sched", "aggregator/sandbox"},
 }
 
 // chips are the packages of one chip, and chipRooms the rooms of the aggregator that may import them: the

@@ -13,10 +13,12 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/jit"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/isa"
 	"github.com/umbra-gpu/umbra/aggregator/driver"
 	"github.com/umbra-gpu/umbra/aggregator/vram"
+	"github.com/umbra-gpu/umbra/tests/testserver"
 )
 
 // Config describes a Machine. Zero values are the defaults.
@@ -28,6 +30,12 @@ type Config struct {
 	Launched func(*sm.Launch)
 	// Ran, if not nil, sees what each launch that ended well executed: warp instructions by form.
 	Ran func(map[*isa.Form]uint64)
+	// Compile, if not nil, makes the card run programs as machine code, see [Compiler].
+	Compile *jit.Config
+	// Compiled, if not nil, receives the counters of that when the card ends.
+	Compiled func(*jit.Stats)
+	// Executor makes what executes programs. nil is the card's own choice.
+	Executor func() sm.Executor
 	// AllowNotExecuted lets a program go on whose launches, draws or blits the card stores
 	// and does not carry out.
 	AllowNotExecuted bool
@@ -62,6 +70,9 @@ type Machine struct {
 // NewMachine starts a card.
 func NewMachine(cfg Config) (m *Machine, err error) {
 	cfg.Limit = cmp.Or(cfg.Limit, time.Minute)
+	if cfg.Compile == nil {
+		cfg.Compile = testserver.Compiler()
+	}
 	m = &Machine{cfg: cfg, buffers: make(map[uint64]*Buffer)}
 	defer func() {
 		if err != nil {
@@ -81,12 +92,12 @@ func NewMachine(cfg Config) (m *Machine, err error) {
 		return m, err
 	}
 	if m.card, err = soft.New(soft.Config{
-		VRAM: cardMemory, DisableEngines: cfg.Idle, ProgramFault: m.programFault, Ran: cfg.Ran, Launched: cfg.Launched,
+		VRAM: cardMemory, DisableEngines: cfg.Idle, ProgramFault: m.programFault, Ran: cfg.Ran, Launched: cfg.Launched, Compile: cfg.Compile, Executor: cfg.Executor,
 		Processors: runtime.NumCPU(), // there is no guest beside
 	}); err != nil {
 		return m, err
 	}
-	if err = m.card.MapDMA(busAddress, card.Mapping{Mem: m.mem[cardMemory:], Write: true}); err != nil {
+	if err = m.card.MapDMA(busAddress, card.Mapping{Mem: m.mem[cardMemory:], Write: true, File: m.file, Off: cardMemory}); err != nil {
 		return m, err
 	}
 	if m.gpu, err = driver.New(m.card, driver.Options{Timeout: 5 * time.Second}); err != nil {
@@ -121,6 +132,9 @@ func (m *Machine) Close() error {
 	if m.card != nil {
 		m.card.UnmapDMA(busAddress, systemMemory)
 		errs = append(errs, m.card.Close())
+		if m.cfg.Compiled != nil {
+			m.cfg.Compiled(m.card.Compiled())
+		}
 	}
 	if m.mem != nil {
 		errs = append(errs, unix.Munmap(m.mem))

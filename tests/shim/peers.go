@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/jit"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/isa"
 	"github.com/umbra-gpu/umbra/cmd/lab/fetch"
@@ -34,14 +35,17 @@ var Workloads = []Workload{
 // Devices are those that are compared.
 var Devices = []string{OurCard, Renderer, PoCL}
 
+// Compiled is our card with a compiler.
+const Compiled = "compiled"
+
 // Times are milliseconds by device.
 type Times map[string]float64
 
 // Better is the time of the better of the others.
 func (t Times) Better() float64 { return min(t[Renderer], t[PoCL]) }
 
-// Ratio is our time to that of the better of the others.
-func (t Times) Ratio() float64 { return t[OurCard] / t.Better() }
+// Ratio is the time of a device to that of the better of the others.
+func (t Times) Ratio(device string) float64 { return t[device] / t.Better() }
 
 // Measured is how long the devices took for a workload.
 type Measured struct {
@@ -53,11 +57,11 @@ type Measured struct {
 	Launches         uint64 `json:"launches"`
 }
 
-// GeometricMean is the mean of the ratios.
-func GeometricMean(list []Times) float64 {
+// GeometricMean is the mean of the ratios of a device.
+func GeometricMean(list []Times, device string) float64 {
 	sum := 0.0
 	for _, t := range list {
-		sum += math.Log(t.Ratio())
+		sum += math.Log(t.Ratio(device))
 	}
 	return math.Exp(sum / float64(len(list)))
 }
@@ -69,6 +73,8 @@ type Comparison struct {
 	Turns     int       // processes of each workload on each device, by turns
 	Rounds    int       // of each process, after one that does not count
 	Progress  io.Writer // may be nil
+	// Compile, if not nil, makes Compiled one more device.
+	Compile *jit.Config
 }
 
 // Run returns medians. All devices have as many threads as there are processors.
@@ -99,7 +105,7 @@ func (c *Comparison) Run(ctx context.Context) ([]Measured, error) {
 			if c.Progress != nil {
 				fmt.Fprintf(c.Progress, "\rturn %d of %d: %-12s", turn+1, c.Turns, w.Program)
 			}
-			for _, device := range Devices {
+			for _, device := range c.devices() {
 				took, err := c.times(ctx, binaries[i], w, device, c.Rounds, Config{})
 				if err != nil {
 					return nil, err
@@ -119,6 +125,13 @@ func (c *Comparison) Run(ctx context.Context) ([]Measured, error) {
 	return list, nil
 }
 
+func (c *Comparison) devices() []string {
+	if c.Compile == nil {
+		return Devices
+	}
+	return append([]string{Compiled}, Devices...)
+}
+
 func median(list []float64) float64 {
 	slices.Sort(list)
 	return list[len(list)/2]
@@ -128,6 +141,9 @@ var roundLine = regexp.MustCompile(`(?m)^round \d+: ([0-9.]+) ms$`)
 
 // times runs a process of a workload, and returns the milliseconds of the rounds after its first.
 func (c *Comparison) times(ctx context.Context, binary string, w Workload, device string, rounds int, cfg Config) ([]float64, error) {
+	if device == Compiled {
+		device, cfg.Compile = OurCard, c.Compile
+	}
 	var said bytes.Buffer
 	threads := strconv.Itoa(runtime.GOMAXPROCS(0))
 	_, err := c.Host.Run(ctx, Program{

@@ -36,5 +36,5 @@ func TestPeers(t *testing.T) {
 // TestGeometricMean: devices that are twice and half as fast are as fast. Ours is held against the better.
 func TestGeometricMean(t *testing.T) {
 	list := []Times{{OurCard: 2, Renderer: 1, PoCL: 3}, {OurCard: 2, Renderer: 5, PoCL: 4}}
-	require.InDelta(t, 1, GeometricMean(list), 1e-9)
+	require.InDelta(t, 1, GeometricMean(list, OurCard), 1e-9)
 }

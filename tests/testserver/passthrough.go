@@ -45,7 +45,7 @@ func New(cfg Config) (*PassThrough, error) {
 	if cfg.Card.VRAM == 0 {
 		cfg.Card.VRAM = 512 << 20
 	}
-	c, err := soft.New(cfg.Card)
+	c, err := soft.New(withCompiler(cfg.Card))
 	if err != nil {
 		return nil, err
 	}

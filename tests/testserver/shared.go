@@ -72,11 +72,11 @@ func NewSharedWith(cfg SharedConfig) (s *Shared, err error) {
 		s.shared, err = shareHost(cfg, opts)
 	} else if cfg.Renamed {
 		var gpu *cards.Renamed
-		if gpu, s.Card, err = cards.NewRenamed(cfg.Card, cfg.Driver); err == nil {
+		if gpu, s.Card, err = cards.NewRenamed(withCompiler(cfg.Card), cfg.Driver); err == nil {
 			s.Memory = gpu
 			s.shared, err = serve.ShareGPU(gpu, serve.Native, opts, cfg.Limits)
 		}
-	} else if s.Card, err = soft.New(cfg.Card); err == nil {
+	} else if s.Card, err = soft.New(withCompiler(cfg.Card)); err == nil {
 		var front card.Registers = s.Card
 		if cfg.Plant != nil {
 			front = cfg.Plant(s.Card)

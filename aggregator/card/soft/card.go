@@ -11,6 +11,7 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/engine"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/jit"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/isa"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/simd"
@@ -55,6 +56,9 @@ type Config struct {
 	Processors int
 	// Executor makes what executes programs on a processor. nil is package simd's.
 	Executor func() sm.Executor
+	// Compile runs programs as machine code in processes, one for each owner of channels. With nil, or where it cannot,
+	// Executor runs them.
+	Compile *jit.Config
 	// Clock counts the card's time in nanoseconds; nil counts from New.
 	Clock func() uint64
 	// Watch, if not nil, is called before every access that a channel makes to VRAM or
@@ -115,6 +119,9 @@ type Card struct {
 	useChanged  func() // see OnUse, or nil
 	engines     [gf100.Engines]engineSlot
 	processors  *engine.Processors // of EngineGR
+	compiler    *jit.Compiler      // nil without Config.Compile
+	moved       atomic.Uint64      // counts calls of Relocate
+	places      atomic.Uint64      // the last number of vm.places
 
 	words sync.Pool // of *[4]byte, for Read32 and Write32
 
@@ -124,6 +131,7 @@ type Card struct {
 	owners   [gf100.Owners + 1]sync.RWMutex
 	attached bool // a host is
 	mappings card.Mappings
+	mapped   [gf100.Owners + 1]atomic.Int64 // how many mappings each owner has
 }
 
 // New powers a card on. Close must be called to end its goroutines and to give
@@ -161,6 +169,9 @@ func New(cfg Config) (*Card, error) {
 	}
 	if c.vram, err = newVRAM(cfg.VRAM); err != nil {
 		return nil, fmt.Errorf("software card: %w", err)
+	}
+	if cfg.Compile != nil {
+		c.compiler = jit.New(*cfg.Compile, c.vram.file)
 	}
 	for i := range c.bars {
 		c.bars[i].init(c, i)
@@ -218,6 +229,9 @@ func (c *Card) Close() error {
 	c.fifo.freed.Broadcast()
 	c.mu.Unlock()
 	c.workers.Wait()
+	if c.compiler != nil {
+		c.compiler.Close()
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i := range c.bars { // accesses that are late must find no memory
@@ -364,6 +378,14 @@ func (c *Card) alarmFired() {
 
 // Stats returns the card's counters.
 func (c *Card) Stats() *Stats { return &c.stats }
+
+// Compiled returns the counters of programs that run as machine code, nil without Config.Compile.
+func (c *Card) Compiled() *jit.Stats {
+	if c.compiler == nil {
+		return nil
+	}
+	return &c.compiler.Stats
+}
 
 // Registers returns the register space, for its counters.
 func (c *Card) Registers() *mmio.Space {

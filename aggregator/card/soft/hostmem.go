@@ -9,7 +9,13 @@ import (
 )
 
 // MapDMA implements card.DMA. It waits for no step.
-func (c *Card) MapDMA(addr uint64, m card.Mapping) error { return c.mappings.Map(addr, m) }
+func (c *Card) MapDMA(addr uint64, m card.Mapping) error {
+	err := c.mappings.Map(addr, m)
+	if err == nil {
+		c.mapped[m.Owner].Add(1)
+	}
+	return err
+}
 
 // UnmapDMA implements card.DMA.
 func (c *Card) UnmapDMA(addr, n uint64) {
@@ -21,7 +27,17 @@ func (c *Card) UnmapDMA(addr, n uint64) {
 				waited[owner] = true
 			}
 		}
+		if c.mapped[m.Owner].Add(-1) == 0 && c.compiler != nil {
+			c.forgetPrograms(m.Owner)
+		}
 	}
+}
+
+// forgetPrograms ends the process of an owner whose memory is gone: it has the memory mapped, too.
+func (c *Card) forgetPrograms(owner uint8) {
+	c.owners[owner].Lock()
+	defer c.owners[owner].Unlock()
+	c.compiler.Forget(owner)
 }
 
 // awaitSteps waits for the steps under way of an owner's channels, which may still use what they

@@ -33,7 +33,7 @@ type pbdma struct {
 
 func (p *pbdma) init(c *Card, id int) {
 	p.card, p.id = c, id
-	p.run.env = engine.Env{Mem: &p.run, Processors: c.processors, Now: c.now, Notify: p.run.notify, Stats: &c.stats.Engine, Launched: c.cfg.Launched, Ran: c.cfg.Ran, ProgramFault: p.run.programFault, Meter: engine.Meter{Clock: c.clock}}
+	p.run.env = engine.Env{Mem: &p.run, Places: &p.run, Processors: c.processors, Now: c.now, Notify: p.run.notify, Stats: &c.stats.Engine, Launched: c.cfg.Launched, Ran: c.cfg.Ran, ProgramFault: p.run.programFault, Meter: engine.Meter{Clock: c.clock}}
 }
 
 func (p *pbdma) release() { p.held, p.card.fifo.Skip[p.id] = nil, false }
@@ -133,6 +133,9 @@ func (c *Card) step(p *pbdma, ch *channel) {
 	if !c.attached { // detached since the turn began
 		x.verdict = yielded
 		return
+	}
+	if x.env.Native = nil; c.compiler != nil {
+		x.env.Native = c.compiler.Of(ch.Owner)
 	}
 	p.steps.Add(1)
 	defer p.steps.Add(1)

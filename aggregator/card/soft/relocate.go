@@ -37,6 +37,7 @@ func (c *Card) Relocate(r card.Relocation) (uint64, error) {
 		return 0, fmt.Errorf("move VRAM %#x+%#x: not whole pages of the card's %#x bytes", r.Addr, r.Size, c.cfg.VRAM)
 	}
 	done, err := c.vram.relocate(r)
+	c.moved.Add(1)
 	c.stats.PagesMoved.Add(done / pageSize)
 	if err != nil {
 		return done, fmt.Errorf("move VRAM %#x+%#x: %w", r.Addr, r.Size, err)

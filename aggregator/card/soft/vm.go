@@ -20,6 +20,8 @@ type vm struct {
 	tlb   shadowpt.TLB
 	pages engine.Pages // that programs reached
 	lent  bool         // system memory, since the last sync
+	// places is the number of what Place returns, and moved is Card.moved when that was true.
+	places, moved uint64
 	// privileged is an address space that reaches supervisor pages.
 	privileged bool
 	discarded  *[shadowpt.SmallPage]byte // what is written to sparse pages
@@ -39,12 +41,14 @@ func instanceSpace(inst []byte) shadowpt.Space {
 func (m *vm) bind(f *shadowpt.Format, s shadowpt.Space) {
 	m.tlb.Bind(f, s)
 	m.pages.Drop()
+	m.places = m.card.places.Add(1)
 }
 
 // drop forgets the translations.
 func (m *vm) drop() {
 	m.tlb.Flush()
 	m.pages.Drop()
+	m.places = m.card.places.Add(1)
 	m.card.stats.TLBFlushes.Add(1)
 }
 
@@ -62,6 +66,9 @@ func (m *vm) sync() {
 			m.drop()
 		}
 		m.gen = gen
+	}
+	if moved := m.card.moved.Load(); moved != m.moved {
+		m.moved, m.places = moved, m.card.places.Add(1)
 	}
 	if m.lent || m.card.cfg.Watch != nil {
 		m.pages.Drop()

@@ -1,9 +1,11 @@
 package soft
 
 import (
+	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
@@ -17,13 +19,20 @@ func TestVMAgainstWalks(t *testing.T) {
 	v, err := newVRAM(MinVRAM)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, v.close()) }()
-	ram := make([]byte, 1<<20)
+	fd, err := unix.MemfdCreate("ram", unix.MFD_CLOEXEC)
+	require.NoError(t, err)
+	file := os.NewFile(uintptr(fd), "ram")
+	defer file.Close()
+	require.NoError(t, file.Truncate(1<<20))
+	ram, err := unix.Mmap(fd, 0, 1<<20, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	require.NoError(t, err)
+	defer unix.Munmap(ram)
 	const dir, tables = 0x100000, 0x200000
 
 	rapid.Check(t, func(t *rapid.T) {
 		clear(v.mem[dir : tables+4*shadowpt.SmallEntries*8])
 		c := &Card{vram: v}
-		require.NoError(t, c.MapDMA(0, card.Mapping{Mem: ram, Write: true}))
+		require.NoError(t, c.MapDMA(0, card.Mapping{Mem: ram, Write: true, File: file}))
 		m := &vm{card: c}
 		m.tlb.Bind(shadowpt.Fermi, shadowpt.Space{Dir: dir, Limit: rapid.SampledFrom([]uint64{0x9fffff, 0x80fffff, shadowpt.VASize - 1}).Draw(t, "limit")})
 		// Two directory entries, four tables.
@@ -71,6 +80,7 @@ func TestVMAgainstWalks(t *testing.T) {
 			for range 20 {
 				va := rapid.Uint64Range(0, 1).Draw(t, "dir")*shadowpt.DirSpan + page.Draw(t, "page")<<12 + rapid.Uint64Range(0, 4095).Draw(t, "at")
 				checkBytes(t, c, m, va, rapid.IntRange(1, 70000).Draw(t, "n"), rapid.Bool().Draw(t, "write"))
+				checkPlace(t, c, m, va, rapid.Bool().Draw(t, "write to a place"))
 			}
 		}
 	})
@@ -124,4 +134,27 @@ func checkBytes(t *rapid.T, c *Card, m *vm, va uint64, n int, write bool) {
 	}
 	last, _ := walkByte(c, m, va+uint64(len(b)-1), write)
 	require.True(t, last == &b[len(b)-1])
+}
+
+// checkPlace checks that a place in a file has the bytes that a walk finds, with the right to write them.
+func checkPlace(t *rapid.T, c *Card, m *vm, va uint64, write bool) {
+	page := va &^ 4095
+	at, ok := m.place(page, write)
+	want, _ := walkByte(c, m, page, write)
+	if !ok {
+		p, _, _ := shadowpt.Walk(m, m.tlb.Space(), page)
+		require.True(t, want == nil || m.memory(p.Target, p.Addr+page-p.VA, 4096, write) == nil, "%#x has no place", page)
+		return
+	}
+	require.True(t, at.VA <= page && page < at.VA+at.Size && at.Size%4096 == 0, "%#x in %#x, %#x", page, at.VA, at.Size)
+	require.True(t, at.Write || !write)
+	mem := c.vram.mem
+	if at.File != c.vram.file {
+		m, _ := c.mappings.At(0, false)
+		mem = m.Mem
+	}
+	for i := uint64(0); i < at.Size; i += 4096 {
+		want, _ := walkByte(c, m, at.VA+i, at.Write)
+		require.True(t, want == &mem[at.Off+i], "byte %#x of a place", at.VA+i)
+	}
 }

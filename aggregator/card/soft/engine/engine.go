@@ -64,6 +64,9 @@ type Env struct {
 	Pages *Pages
 	// Processors belong to the graphics engine. Not nil.
 	Processors *Processors
+	// Native runs programs as machine code, with memory that Places finds. Both may be nil.
+	Native Native
+	Places Places
 	// ProgramFault receives what a program did wrong. May be nil.
 	ProgramFault func(error)
 	// Launched receives each launch of a program. May be nil.

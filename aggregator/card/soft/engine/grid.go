@@ -15,6 +15,7 @@ type Grid struct {
 	Turn    int    // which of them is first in the next step, if they are more than processors
 	Next    uint64 // how many were begun
 	Blocks  uint64
+	Steps   uint32 // that worked on it
 
 	Class uint16
 	Stat  uint8

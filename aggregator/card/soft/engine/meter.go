@@ -46,3 +46,14 @@ func (m *Meter) look() {
 
 // Over reports whether the step's time is used up.
 func (m *Meter) Over() bool { return m.over }
+
+// Left returns the nanoseconds until the step is to end.
+func (m *Meter) Left() uint64 {
+	if m.Clock == nil {
+		return 1 << 30
+	}
+	if now := m.Clock(); now < m.end {
+		return m.end - now
+	}
+	return 0
+}

@@ -62,15 +62,21 @@ func (p *processor) describe(l *sm.Launch) {
 	p.surfaces, p.local = &l.Surfaces, l.Local.Address
 	p.Unit = texture.Unit{Memory: p.memory, Bound: &l.Textures}
 	p.program = interp.Program{Memory: p.memory, Base: l.Region}
-	p.launch = interp.Launch{
-		Memory: p.memory, Units: p, Program: &p.program, Entry: uint32(l.Program - l.Region),
-		Grid: l.Grid, Block: l.Block, GridID: l.ID,
+	p.launch = launchOf(l)
+	p.launch.Memory, p.launch.Units, p.launch.Program = p.memory, p, &p.program
+}
+
+// launchOf is what a launch's blocks know of it, without what executes them.
+func launchOf(l *sm.Launch) interp.Launch {
+	out := interp.Launch{
+		Entry: uint32(l.Program - l.Region), Grid: l.Grid, Block: l.Block, GridID: l.ID,
 		Registers: l.Registers, Barriers: l.Barriers, Shared: l.Shared, LocalPos: l.LocalLow, LocalNeg: l.LocalHigh,
 		SharedWindow: uint32(l.SharedWindow), LocalWindow: uint32(l.LocalWindow),
 	}
 	for i, b := range l.Constants {
-		p.launch.Banks[i] = interp.Bank{Addr: b.Address, Size: uint32(b.Size), Valid: b.Bound}
+		out.Banks[i] = interp.Bank{Addr: b.Address, Size: uint32(b.Size), Valid: b.Bound}
 	}
+	return out
 }
 
 // at gives a processor one of Grid.Running.

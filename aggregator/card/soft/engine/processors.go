@@ -11,6 +11,7 @@ type Processors struct {
 	all    []processor
 	launch gridLaunch
 	step   gridStep
+	job    Job // of the last launch that Env.Native was asked to run
 }
 
 // MaxProcessors bounds what a card keeps for programs: each processor has decoded instructions, and
@@ -57,7 +58,9 @@ func (all *Processors) run(env *Env, l *sm.Launch) *interp.Fault {
 	grid, step := env.Grid, &all.step
 	step.start(env, l)
 	defer step.end()
-	if step.once = grid.Next == 0 && grid.Blocks > 0; step.once {
+	grid.Steps++
+	all.runNative(env, l)
+	if step.once = grid.Next == 0 && grid.Blocks > 0 && !step.stopped; step.once {
 		all.execute(1)
 		step.once = false
 	}

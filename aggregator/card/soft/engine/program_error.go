@@ -22,6 +22,7 @@ var programErrors = [...]gf100.MPError{
 	interp.StackMismatch:      {Warp: gf100.MPStackMismatch},
 	interp.BadBarrier:         {Warp: gf100.MPInvalidParam},
 	interp.Deadlock:           {Global: gf100.MPTimeout},
+	interp.Lost:               {Global: gf100.MPTimeout},
 }
 
 // programError is the processor's report of what a program did.

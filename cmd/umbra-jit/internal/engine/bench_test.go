@@ -1,9 +1,15 @@
 package engine
 
 import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/compile"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/interp"
@@ -11,6 +17,7 @@ import (
 	"github.com/umbra-gpu/umbra/cmd/umbra-jit/internal/jittest"
 	"github.com/umbra-gpu/umbra/cmd/umbra-jit/internal/llvm"
 	"github.com/umbra-gpu/umbra/tests/smtest"
+	"github.com/umbra-gpu/umbra/tests/smtest/launches"
 )
 
 // programs end after some 10,000 instructions of a warp.
@@ -86,26 +93,99 @@ func BenchmarkProgram(b *testing.B) {
 	c := jittest.Compiler(b)
 	for name, text := range programs {
 		w := newTwins(b, c, llvm.Full, assemble(b, text), [3]uint32{32, 1, 1}, nil)
-		start := func(k *interp.Block) { k.Reset([3]uint32{1, 0, 0}) }
 		b.Run(name+"/compiled", func(b *testing.B) {
-			for done := 0; done < b.N; {
-				start(w.fast)
-				spent, last, fault := w.code.Run(w.fast, 0, 1<<40)
-				require.Nil(b, fault)
-				require.NotNil(b, last, "nothing was compiled")
-				require.Equal(b, compile.Done, last.Code)
-				done += int(spent)
+			for w.runner.Compiled = 0; w.runner.Compiled < uint64(b.N); {
+				w.work.Next, w.work.Count = 0, 1
+				_, why := w.runner.Run(&w.work, forever())
+				require.Equal(b, compile.Exhausted, why)
 			}
 		})
 		b.Run(name+"/simd", func(b *testing.B) {
 			var x simd.Executor
 			x.Start(w.slow.Launch)
 			for done := uint64(0); done < uint64(b.N); done += w.slow.Clock {
-				start(w.slow)
+				w.slow.Reset([3]uint32{0, 0, 0})
 				x.Begin()
 				_, fault := x.Step(w.slow, 1<<40)
 				require.Nil(b, fault)
 			}
 		})
 	}
+}
+
+// BenchmarkMesa measures launches that tests/shim/cmd/launches stored, in the folder that the environment
+// names: ns for a warp instruction, by compiled code and by package simd.
+func BenchmarkMesa(b *testing.B) {
+	dir := os.Getenv("UMBRA_LAUNCHES")
+	files, err := filepath.Glob(filepath.Join(dir, "*.launches"))
+	require.NoError(b, err)
+	if dir == "" || len(files) == 0 {
+		b.Skip("UMBRA_LAUNCHES names no folder of launches")
+	}
+	c := jittest.Compiler(b)
+	sharedParts(b, c)
+	for _, file := range files {
+		b.Run(strings.TrimSuffix(filepath.Base(file), ".launches"), func(b *testing.B) {
+			runtime.LockOSThread() // for threadTime
+			list, err := launches.Read(file)
+			require.NoError(b, err)
+			known := make(codes)
+			var ran, left uint64
+			var compiled, interpreted time.Duration
+			for b.Loop() {
+				for _, l := range list {
+					fast := placed(b, l)
+					w := &twins{launch: l.On(fast)}
+					w.code = known.of(b, c, w.launch, llvm.Full)
+					w.start(b)
+					w.work.Count = uint64(l.Grid[0]) * uint64(l.Grid[1]) * uint64(l.Grid[2])
+					start := threadTime(b)
+					for {
+						_, why := w.runner.Run(&w.work, forever())
+						if why == compile.Exhausted {
+							break
+						}
+						require.Equal(b, compile.Left, why)
+						require.Nil(b, w.runner.Interpret())
+					}
+					compiled += threadTime(b) - start
+					ran, left = ran+w.runner.Compiled, left+w.runner.Interpreted
+					drop(b, fast)
+				}
+			}
+			if os.Getenv("UMBRA_SIMD") != "" {
+				interpreted = time.Duration(float64(simdTime(b, list)) * float64(b.N))
+				b.ReportMetric(float64(interpreted)/float64(ran+left), "ns/simd")
+			}
+			b.ReportMetric(float64(compiled)/float64(ran+left), "ns/instr")
+			b.ReportMetric(float64(left)/float64(ran+left), "interpreted")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+// simdTime is how long package simd takes for launches.
+func simdTime(b *testing.B, list []*launches.Launch) (took time.Duration) {
+	for _, l := range list {
+		launch := l.On(l.Copy())
+		var x simd.Executor
+		block := interp.NewBlock(launch, [3]uint32{})
+		start := threadTime(b)
+		x.Start(launch)
+		g := launch.Grid
+		for n := range g[0] * g[1] * g[2] {
+			block.Reset([3]uint32{n % g[0], n / g[0] % g[1], n / (g[0] * g[1])})
+			_, fault := x.Step(block, 1<<40)
+			require.Nil(b, fault)
+		}
+		took += threadTime(b) - start
+	}
+	return took
+}
+
+// threadTime is what this thread has used of its processor: others use it, too, and the collector.
+func threadTime(b *testing.B) time.Duration {
+	var t unix.Timespec
+	require.NoError(b, unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t))
+	return time.Duration(t.Nano())
 }

@@ -3,32 +3,29 @@ package engine
 import (
 	"fmt"
 
-	"github.com/ebitengine/purego"
-
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/compile"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/compile/fermi"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/compile/state"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/interp"
 	"github.com/umbra-gpu/umbra/cmd/umbra-jit/internal/llvm"
 	"github.com/umbra-gpu/umbra/cmd/umbra-jit/internal/object"
 )
 
-// Code is the compiled program of a launch.
+// Code is a compiled program. It does not change: several runners may use it at once. It serves all launches
+// of the program whose options are the same, but for grids that may be smaller.
 type Code struct {
 	Program *compile.Program
 	Size    int // bytes of machine code
-	// Compiled and Interpreted count the warp instructions that ran, by who executed them.
-	Compiled, Interpreted uint64
 
-	launch  *interp.Launch
-	pages   *Pages
+	support *Support
 	object  *object.Code
 	run     uintptr
+	table   []byte
 	starts  map[uint32][]int // entrances by program counter
-	context compile.Context
 }
 
-// New compiles the program of a launch, whose memory the pages show.
-func New(c *llvm.Compiler, l *interp.Launch, pages *Pages, o compile.Options, passes string) (*Code, error) {
+// New compiles the program of a launch.
+func New(c *llvm.Compiler, s *Support, l *interp.Launch, o compile.Options, passes string) (*Code, error) {
 	p, err := compile.Compile(&fermi.FrontEnd{Launch: l}, o)
 	if err != nil {
 		return nil, err
@@ -41,7 +38,7 @@ func New(c *llvm.Compiler, l *interp.Launch, pages *Pages, o compile.Options, pa
 	if err != nil {
 		return nil, err
 	}
-	x := &Code{Program: p, Size: code.Size(), launch: l, pages: pages, object: code, starts: make(map[uint32][]int)}
+	x := &Code{Program: p, Size: code.Size(), support: s, object: code, table: p.Table(), starts: make(map[uint32][]int)}
 	if x.run, err = code.Symbol(compile.Function); err != nil {
 		return nil, fmt.Errorf("compiled program: %w", err)
 	}
@@ -54,28 +51,25 @@ func New(c *llvm.Compiler, l *interp.Launch, pages *Pages, o compile.Options, pa
 // Close drops the machine code.
 func (x *Code) Close() error { return x.object.Unload() }
 
-// start returns the entrance for the state of a warp, -1 if there is none.
-func (x *Code) start(w *interp.Warp) int {
+// start returns the entrance for the state of a warp, or state.Unknown.
+func (x *Code) start(w *state.Warp) uint32 {
 	for _, n := range x.starts[w.PC] {
 		if fits(&x.Program.Entries[n], w) {
-			return n
+			return uint32(n)
 		}
 	}
-	return -1
+	return state.Unknown
 }
 
-func fits(e *compile.Entrance, w *interp.Warp) bool {
-	if len(e.Stack) != len(w.Stack) || w.Active == 0 || e.Full != (w.Active == ^uint32(0)) {
+func fits(e *compile.Entrance, w *state.Warp) bool {
+	if uint32(len(e.Stack)) != w.Depth || w.Active == 0 || e.Full != (w.Active == ^uint32(0)) {
 		return false
 	}
 	for i, s := range e.Stack {
 		v := &w.Stack[i]
-		if s.Kind != compile.EntryKind(v.Kind) || s.Target != v.Target || s.Full && v.Lanes != ^uint32(0) {
+		if uint32(s.Kind) != v.Kind || s.Target != v.Target || s.Full && v.Lanes != ^uint32(0) {
 			return false
 		}
 	}
 	return true
 }
-
-// call runs the function on the context.
-func (x *Code) call() { purego.SyscallN(x.run, addressOf(&x.context)) }

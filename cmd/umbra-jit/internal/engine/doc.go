@@ -1,6 +1,6 @@
-// Package engine runs blocks of programs as machine code: it compiles a launch, and moves warps between
-// interp's state and the context of the compiled function.
+// Package engine runs blocks of launches as machine code: [New] compiles a program, and a [Runner] runs
+// blocks of a launch of it, whose state is a state.Image.
 //
-// What the function leaves, package interp executes: the instruction at the place where it stopped. A
-// [Code] belongs to one goroutine. The package starts no others.
+// What the code leaves, package interp executes, here by [Runner.Interpret] or wherever the image goes. A
+// Runner belongs to one goroutine; [Code] and [Support] do not change. The package starts no goroutines.
 package engine

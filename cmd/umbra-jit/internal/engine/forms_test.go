@@ -53,6 +53,8 @@ func row(r *rand.Rand, kind, reg int) (out [interp.Lanes]uint32) {
 			out[lane] = uint32(4 * r.IntN(256))
 		case kind == 3:
 			out[lane] = same
+		case kind == 6: // position and length of a field
+			out[lane] = uint32(r.IntN(40) | r.IntN(40)<<8)
 		default:
 			out[lane] = value(r)
 		}
@@ -61,10 +63,10 @@ func row(r *rand.Rand, kind, reg int) (out [interp.Lanes]uint32) {
 }
 
 // disturb gives the warps of both blocks the same random state at the start of the program.
-func (w *twins) disturb(r *rand.Rand) {
+func (w *twins) disturb(t testing.TB, r *rand.Rand) {
 	var kinds [isa.Zero]int
 	for reg := range kinds {
-		if kinds[reg] = r.IntN(6); reg%2 == 1 && kinds[reg-1] <= 1 { // addresses have two registers
+		if kinds[reg] = r.IntN(7); reg%2 == 1 && kinds[reg-1] <= 1 { // addresses have two registers
 			kinds[reg] = 0
 		}
 	}
@@ -86,8 +88,8 @@ func (w *twins) disturb(r *rand.Rand) {
 			v.Active &= r.Uint32() | 1
 			v.Exited = ^v.Active
 		}
-		w.fast.Warps[i] = *v
 	}
+	require.NoError(t, w.runner.image.Put(w.slow.BlockState))
 }
 
 // observed appends the storing of what words write to each thread's local memory.
@@ -190,20 +192,20 @@ func TestForms(t *testing.T) {
 					code[i] = flagged
 				}
 			}
-			w := newTwins(t, c, llvm.Quick, observed(t, slices.Clone(code)), [3]uint32{32, 2, 1}, func(m smtest.Memory) {
+			w := newTwins(t, c, llvm.Quick, observed(t, slices.Clone(code)), [3]uint32{24, 2, 1}, func(m smtest.Memory) {
 				for i := range 0x1000 / 4 {
 					v := value(r)
 					copy(m[smtest.Data-smtest.Base+4*i:], []byte{byte(v), byte(v >> 8), byte(v >> 16), byte(v >> 24)})
 				}
 			})
-			w.disturb(r)
+			w.disturb(t, r)
 			text := ""
 			for _, word := range code {
 				in, _ := isa.Decode(word, 0)
 				text += in.String() + "\n"
 			}
-			w.run(t, text, forever)
+			w.block(t, text, forever)
 		}
 	}
-	require.Greater(t, len(tested), 45, "operations that were tested")
+	require.Greater(t, len(tested), 55, "operations that were tested")
 }

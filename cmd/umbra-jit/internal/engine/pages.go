@@ -1,8 +1,8 @@
 package engine
 
 import (
-	"encoding/binary"
 	"fmt"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -35,9 +35,24 @@ func (p *Pages) Map(addr uint64, memory []byte, rights uint64) error {
 	}
 	for i := 0; i < len(memory); i += pageSize {
 		n := (addr + uint64(i)) >> compile.PageBits
-		binary.LittleEndian.PutUint64(p.table[8*n:], host+uint64(i)|rights)
+		atomic.StoreUint64(word64(p.table[8*n:]), host+uint64(i)|rights) // code may run meanwhile
 	}
 	return nil
+}
+
+// Unmap forgets pages, of which there may be none. No code runs that uses the table.
+func (p *Pages) Unmap(addr, size uint64) {
+	end := min(addr+size, 1<<compile.AddressBits)
+	if addr < end {
+		clear(p.table[addr>>compile.PageBits*8 : (end+pageSize-1)>>compile.PageBits*8])
+	}
+}
+
+// Clear forgets all pages, and gives the table's memory back. No code runs that uses the table.
+func (p *Pages) Clear() {
+	if unix.Madvise(p.table, unix.MADV_DONTNEED) != nil { // it is ours, so it cannot fail
+		clear(p.table)
+	}
 }
 
 // Address is where the table is.

@@ -24,14 +24,14 @@ func TestRandomWords(t *testing.T) {
 	for range scale.Of(60, 3000) {
 		code := smtest.Words(r, forms[r.IntN(len(forms))], 20)
 		w := newTwins(t, c, llvm.Quick, code, [3]uint32{24, 2, 1}, nil)
-		w.disturb(r)
+		w.disturb(t, r)
 		text := ""
 		for i, word := range code {
 			in, _ := isa.Decode(word, uint32(8*i))
 			text += in.String() + "\n"
 		}
-		for turn := 0; turn < 50 && !w.fast.Done(); turn++ {
-			if w.turn(t, text, func() uint64 { return 1 + r.Uint64N(100) }) != nil {
+		for range 50 {
+			if done, _ := w.turn(t, text, func() uint64 { return 1 + r.Uint64N(100) }); done {
 				break
 			}
 		}

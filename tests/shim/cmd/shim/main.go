@@ -61,6 +61,7 @@ func runProgram(ctx context.Context, args []string) error {
 	var cfg shim.Config
 	flags.BoolVar(&cfg.AllowNotExecuted, "allow-not-executed", false, "go on when the card does not carry out a method")
 	flags.DurationVar(&cfg.Limit, "limit", time.Minute, "for one submission")
+	compile := flags.String("compile", compileOff, compileHelp)
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -75,6 +76,11 @@ func runProgram(ctx context.Context, args []string) error {
 		return err
 	}
 	defer host.Close()
+	done, err := useCompiler(ctx, &cfg, *compile)
+	if err != nil {
+		return err
+	}
+	defer done()
 	argv := flags.Args()
 	if strings.HasSuffix(argv[0], ".c") {
 		if argv[0], err = host.Compile(ctx, argv[0]); err != nil {

@@ -83,10 +83,15 @@ func (t *translator) decode(pc uint32) *Instruction {
 func (t *translator) analyse() error {
 	t.blocks, t.byKey, t.queue = nil, make(map[string]*block), nil
 	t.incomplete, t.missing = false, make(map[string]int)
-	for _, full := range []bool{true, false} {
-		k := t.block(t.options.Entry, nil, full)
-		k.starts = true
-		t.flow(k, allSlots, unknown)
+	threads := t.options.Block[0] * t.options.Block[1] * t.options.Block[2]
+	t.first = [2]*block{}
+	for i, is := range [2]bool{threads%Lanes != 0, threads >= Lanes} {
+		if is {
+			k := t.block(t.options.Entry, nil, i == 1)
+			k.starts = true
+			t.flow(k, allSlots, unknown)
+			t.first[i] = k
+		}
 	}
 	b := &Builder{t: t}
 	for len(t.queue) > 0 {

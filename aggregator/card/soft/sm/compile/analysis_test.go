@@ -33,7 +33,7 @@ func means(f func(b *Builder)) Instruction { return Instruction{Mean: f} }
 func compiled(t *testing.T, p toy, block [3]uint32) *translator {
 	c := &translator{
 		front: p, options: Options{Grid: [3]uint32{8, 1, 1}, Block: block, MaxBlocks: 100, MaxInstructions: 100, MaxText: 1 << 20},
-		code: make(map[uint32]*Instruction), declared: make(map[string]bool), constants: make(map[constant]int), helpers: make(map[string]string),
+		code: make(map[uint32]*Instruction), declared: make(map[string]bool), constants: make(map[constant]int), bounds: make(map[constant]uint64),
 	}
 	require.NoError(t, c.scan())
 	c.read = allSlots
@@ -121,7 +121,7 @@ func TestLivenessAndCallOut(t *testing.T) {
 	require.False(t, after.start.has(2))
 	require.True(t, after.entry[0].constant())
 	require.Equal(t, Vector, after.entry[1].Shape)
-	require.Equal(t, 2, c.missing["unknown"], "full and partial")
+	require.Equal(t, 1, c.missing["unknown"])
 }
 
 // Hostile flow of control ends with an error or with less code, and never with more than the bounds.
@@ -165,7 +165,7 @@ func TestOnlySteadyValuesStayAffineWhenExtended(t *testing.T) {
 		limit uint64
 		want  Shape
 	}{{1 << 20, Affine}, {1<<32 - 125, Affine}, {1<<32 - 124, Vector}, {1<<32 - 1, Vector}} {
-		x := &Value{Kind: Kind{Shape: Affine, Stride: 4, Max: c.limit, NaN: Bits}, width: 32}
+		x := &Value{Kind: Kind{Shape: Affine, Stride: 4, Step: 64, Max: c.limit, NaN: Bits}, width: 32}
 		require.Equal(t, c.want, b.Extend(x, false).Shape, "%#x", c.limit)
 	}
 }

@@ -7,8 +7,10 @@ func (b *Builder) Ballot(x *Value) *Value {
 	return v
 }
 
-// Fence orders memory.
-func (b *Builder) Fence() { b.do("fence seq_cst") }
+// Fence orders memory, also for other threads than that of the block.
+func (b *Builder) Fence(others bool) {
+	b.do("%s", pick(others, "fence seq_cst", `fence syncscope("singlethread") seq_cst`))
+}
 
 // Visible gives a float the bits that others see, if it is not a number.
 func (b *Builder) Visible(x *Value) *Value { return b.bits(x) }

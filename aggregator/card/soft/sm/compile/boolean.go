@@ -17,11 +17,13 @@ func (b *Builder) Compare(cond string, x, y *Value) *Value {
 		}
 		return b.False()
 	}
-	return b.truth(plain(x, y), func(vector bool) string {
+	out := b.truth(plain(x, y), func(vector bool) string {
 		typ, a := b.either(vector, x)
 		_, c := b.either(vector, y)
 		return b.line("icmp %s %s %s, %s", cond, typ, a, c)
 	})
+	out.compared = &comparison{cond, x, y}
+	return out
 }
 
 // truth makes a boolean that is not known.
@@ -93,7 +95,9 @@ func (b *Builder) Opposite(x *Value) *Value {
 	if x.constant() {
 		return pick(x.Min != 0, b.False(), b.True())
 	}
-	return b.Differ(x, b.True())
+	out := *b.Differ(x, b.True())
+	out.compared = x.compared.opposite()
+	return &out
 }
 
 func pick[T any](first bool, x, y T) T {

@@ -22,7 +22,8 @@ type Builder struct {
 	slots  [Slots]*Value
 	dirty  slotSet // slots whose value is not in memory
 	stack  []Entry
-	refuse string // why the instruction has to be left to another executor after all
+	fact   *comparison // what holds on the way that is being emitted
+	refuse string      // why the instruction has to be left to another executor after all
 }
 
 // lanes are those that execute an instruction: all, or those of a mask. A guard that is the same in all
@@ -76,15 +77,15 @@ func fty(width uint8) string {
 
 func fvty(width uint8) string { return fmt.Sprintf("<%d x %s>", Lanes, fty(width)) }
 
-// steps is the constant vector of lane*stride.
-func steps(width uint8, stride uint64) string {
+// steps is the constant vector of the distances of lanes.
+func steps(width uint8, stride, step uint64) string {
 	var s strings.Builder
 	s.WriteByte('<')
 	for i := range uint64(Lanes) {
 		if i > 0 {
 			s.WriteString(", ")
 		}
-		fmt.Fprintf(&s, "%s %s", ty(width), literal(width, i*stride))
+		fmt.Fprintf(&s, "%s %s", ty(width), literal(width, i%half*stride+i/half*step))
 	}
 	s.WriteByte('>')
 	return s.String()
@@ -145,7 +146,7 @@ func (b *Builder) vector(x *Value) string {
 	}
 	v := b.splat(ty(x.width), b.scalar(x))
 	if x.Shape == Affine {
-		v = b.line("add %s %s, %s", vty(x.width), v, steps(x.width, x.Stride))
+		v = b.line("add %s %s, %s", vty(x.width), v, steps(x.width, x.Stride, x.Step))
 	}
 	return b.keep(&x.v, v)
 }

@@ -1,5 +1,11 @@
 package compile
 
+import (
+	"reflect"
+
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/compile/state"
+)
+
 // running are the lanes that go to a block: all, or those of a mask.
 type running struct {
 	full bool
@@ -22,7 +28,7 @@ func (b *Builder) jump(pc uint32, stack []Entry, to running) {
 	if k == nil {
 		b.t.count("more blocks than the bound")
 		b.t.incomplete, b.block.open = true, true
-		b.leaveAt(NotCompiled, pc, stack, to, b.t.read)
+		b.leaveAt(NotCompiled, pc, stack, to, b.t.read, slotSet{})
 		return
 	}
 	b.block.next = append(b.block.next, k)
@@ -32,16 +38,17 @@ func (b *Builder) jump(pc uint32, stack []Entry, to running) {
 		return
 	}
 	b.t.startAt(k)
-	spent, budget := b.line("load i64, ptr %%spent"), b.line("load i64, ptr %%budget")
+	spent, budget := b.line("load i64, ptr %%spent"), b.fromContext("i64", "Budget", 0)
 	b.choose(b.line("icmp ult i64 %s, %s", spent, budget), func() { b.pass(k, live) }, func() {
-		b.leaveAt(OutOfBudget, pc, stack, to, live)
+		b.leaveAt(OutOfBudget, pc, stack, to, k.start, k.parked)
+		b.t.resumeAt(k)
 	})
 }
 
 // pass hands the slots to a block: their kinds in the analysis, their values in the emission.
 func (b *Builder) pass(k *block, live slotSet) {
 	if !b.emit {
-		b.t.flow(k, live, b.slot)
+		b.t.flow(k, live, func(i Slot) *Value { return b.refined(b.slot(i)) })
 		return
 	}
 	for i := range Slot(Slots) {
@@ -90,7 +97,7 @@ func fits(x, to Kind) bool {
 	case to.Shape == Uniform:
 		return x.Shape == Uniform
 	case to.Shape == Affine:
-		return x.Shape == Affine && x.Stride == to.Stride
+		return x.Shape == Affine && x.Stride == to.Stride && x.Step == to.Step
 	}
 	return true
 }
@@ -107,7 +114,7 @@ func (b *Builder) spend(n int) {
 func (b *Builder) stop(code Code, pc uint32) {
 	b.side = true
 	b.spend(b.index)
-	b.leaveAt(code, pc, b.stack, b.here(), b.block.liveBefore(b.index).or(b.block.parked))
+	b.leaveAt(code, pc, b.stack, b.here(), b.block.liveBefore(b.index), b.block.parked)
 }
 
 // leaves is stop at an instruction behind which the way is not known.
@@ -142,6 +149,11 @@ func (b *Builder) callOut(in *Instruction, code Code, name string) {
 	}
 	b.block.next = append(b.block.next, k)
 	b.t.startAt(k)
+	b.t.resumeAt(k)
+	if b.emit && code == AtBarrier {
+		site := &b.t.sites[len(b.t.sites)-1]
+		site.After, site.Barrier, site.Quiet = in.Next, in.Barrier, in.Quiet && in.Guard.Always
+	}
 	if !b.emit {
 		b.t.flow(k, k.start.or(k.parked), func(i Slot) *Value {
 			if changed.has(i) {
@@ -155,11 +167,12 @@ func (b *Builder) callOut(in *Instruction, code Code, name string) {
 // end stops a warp none of whose lanes can go on.
 func (b *Builder) end(pc uint32) {
 	b.spend(b.index + 1)
-	b.leaveAt(Done, pc, nil, running{mask: "0"}, slotSet{})
+	b.leaveAt(Done, pc, nil, running{mask: "0"}, slotSet{}, slotSet{})
 }
 
-// leaveAt writes the state to the context, and returns.
-func (b *Builder) leaveAt(code Code, pc uint32, stack []Entry, to running, live slotSet) {
+// leaveAt writes the state of the warp, and returns. Slots may be live in active lanes, or parked: in lanes
+// that wait.
+func (b *Builder) leaveAt(code Code, pc uint32, stack []Entry, to running, live, parked slotSet) {
 	if !b.emit {
 		return
 	}
@@ -167,31 +180,51 @@ func (b *Builder) leaveAt(code Code, pc uint32, stack []Entry, to running, live 
 	if to.full {
 		mask = "-1"
 	}
-	b.toContext("i32", mask, "Active", 0)
-	b.toContext("i32", b.line("load i32, ptr %%exited"), "Exited", 0)
+	b.toWarp("i32", mask, "Active", 0)
+	b.toWarp("i32", b.line("load i32, ptr %%exited"), "Exited", 0)
 	b.toContext("i64", b.line("load i64, ptr %%spent"), "Spent", 0)
 	for i := range stack {
-		b.toContext("i32", b.line("load i32, ptr %s", b.at('k', int(i))), "Stack", 4*i)
+		b.toWarp("i32", b.line("load i32, ptr %s", b.at('k', int(i))), "Stack", stackLanes(i))
 	}
-	site := Site{Code: code, PC: pc, Stack: stack}
+	site := Site{Code: code, PC: pc, After: pc, Next: -1, Stack: stack}
 	for i := range Slot(Slots) {
-		if !live.has(i) || i == Predicates-1+FirstPred {
+		if i == Predicates-1+FirstPred || !live.or(parked).has(i) {
 			continue
 		}
-		site.Live = append(site.Live, i)
+		if live.has(i) {
+			site.Live = append(site.Live, i)
+		}
 		x := b.bits(b.slot(i))
 		switch {
 		case i >= FirstFlag:
-			b.toContext("i32", b.maskOf(x), "Flags", 4*int(i-FirstFlag))
+			b.toWarp("i32", b.maskOf(x), "Flags", 4*int(i-FirstFlag))
 		case i >= FirstPred:
-			b.toContext("i32", b.maskOf(x), "Preds", 4*int(i-FirstPred))
+			b.toWarp("i32", b.maskOf(x), "Preds", 4*int(i-FirstPred))
 		default:
-			b.toContext("<32 x i32>", b.vector(x), "Regs", 4*Lanes*int(i))
+			b.toWarp("<32 x i32>", b.vector(x), "Regs", 4*Lanes*int(i))
 		}
 	}
-	b.toContext("i32", literal(32, uint64(len(b.t.sites))), "Site", 0)
+	b.toWarp("i32", literal(32, uint64(len(b.t.sites))), "Site", 0)
 	b.t.sites = append(b.t.sites, site)
 	b.do("ret void")
+}
+
+// stackLanes is where the lanes of an entry are in state.Warp's stack.
+func stackLanes(i int) int {
+	return i*int(reflect.TypeFor[state.Entry]().Size()) + int(state.Layout[state.Entry]("Lanes"))
+}
+
+// toWarp stores in a field of the warp, fromWarp loads one.
+func (b *Builder) toWarp(typ, name, field string, offset int) {
+	b.do("store %s %s, ptr %s, align 4", typ, name, b.warpField(field, offset))
+}
+
+func (b *Builder) fromWarp(typ, field string, offset int) string {
+	return b.line("load %s, ptr %s, align 4", typ, b.warpField(field, offset))
+}
+
+func (b *Builder) warpField(field string, offset int) string {
+	return b.line("getelementptr i8, ptr %%w, i64 %d", int(state.Layout[state.Warp](field))+offset)
 }
 
 // toContext stores in a field of the context.

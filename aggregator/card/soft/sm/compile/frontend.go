@@ -10,6 +10,7 @@ type FrontEnd interface {
 // An Instruction is what a front end says of one.
 type Instruction struct {
 	PC, Next uint32
+	Word     uint64 // as memory has it
 	Name     string // of its form, to count by
 	Guard    Guard
 
@@ -18,7 +19,10 @@ type Instruction struct {
 	Target uint32    // of a Branch or Push
 	Whole  bool      // a Branch is taken by all active lanes or by none
 	Locks  bool      // lanes may hold locks, which end with them: only another executor ends lanes then
-	Join   bool      // the lanes that execute it wait at the nearest entry of the stack, afterwards
+	// Of a Barrier: its number, and whether it makes all warps of the block wait for each other, and no more.
+	Barrier uint32
+	Quiet   bool
+	Join    bool // the lanes that execute it wait at the nearest entry of the stack, afterwards
 
 	// Mean emits what the instruction does in its lanes. Nil: another executor executes it.
 	Mean func(*Builder)
@@ -44,7 +48,7 @@ const (
 	Push      // an entry of the stack, of the active lanes
 	Leave     // to the nearest entry of a kind
 	Exit      // ends lanes
-	Barrier   // another executor executes it, and others wait meanwhile
+	Barrier   // warps wait at it; another executor executes it unless it is Quiet
 	Elsewhere // control flow of which only another executor knows where it leads
 )
 

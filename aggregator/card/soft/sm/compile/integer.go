@@ -83,22 +83,18 @@ func plain(values ...*Value) Shape {
 	return Uniform
 }
 
-// sumShape is that of x + factor*y.
-func sumShape(x, y *Value, factor uint64) (Shape, uint64) {
+// sumKind is the shape of x + factor*y.
+func sumKind(x, y *Value, factor uint64) Kind {
 	if x.Shape == Vector || y.Shape == Vector {
-		return Vector, 0
+		return Kind{Shape: Vector}
 	}
-	stride := (x.Stride + factor*y.Stride) & ones(x.width)
-	if stride == 0 {
-		return Uniform, 0
-	}
-	return Affine, stride
+	all := ones(x.width)
+	return Kind{Shape: Affine, Stride: (x.Stride + factor*y.Stride) & all, Step: (x.Step + factor*y.Step) & all}.normal()
 }
 
 // Add is a sum.
 func (b *Builder) Add(x, y *Value) *Value {
-	k := Kind{}
-	k.Shape, k.Stride = sumShape(x, y, 1)
+	k := sumKind(x, y, 1)
 	k.Min, k.Max = addRange(x.Kind, y.Kind, x.width)
 	if zero(y) && x.NaN != Lazy {
 		return x
@@ -113,8 +109,8 @@ func zero(x *Value) bool { return x.constant() && x.Min == 0 }
 
 // Sub is a difference.
 func (b *Builder) Sub(x, y *Value) *Value {
-	k := Kind{Max: ones(x.width)}
-	k.Shape, k.Stride = sumShape(x, y, ^uint64(0))
+	k := sumKind(x, y, ^uint64(0))
+	k.Max = ones(x.width)
 	if x.Min >= y.Max {
 		k.Min, k.Max = x.Min-y.Max, x.Max-y.Min
 	}
@@ -128,7 +124,7 @@ func (b *Builder) Mul(x, y *Value) *Value {
 	}
 	k := Kind{Shape: plain(x, y)}
 	if x.Shape == Affine && y.constant() {
-		k.Shape, k.Stride = Affine, x.Stride*y.Min&ones(x.width)
+		k.Shape, k.Stride, k.Step = Affine, x.Stride*y.Min&ones(x.width), x.Step*y.Min&ones(x.width)
 	}
 	k.Min, k.Max = mulRange(x.Kind, y.Kind, x.width)
 	return b.binary("mul", x, y, k)

@@ -31,8 +31,10 @@ func everyNth(n, every, first int) string {
 }
 
 // interleaved puts words beside each other that come one row after the other.
-func interleaved(words int) string {
-	return indices(Lanes*words, func(i int) int { return i%words*Lanes + i/words })
+func interleaved(words int) string { return interleavedOf(Lanes, words) }
+
+func interleavedOf(lanes, words int) string {
+	return indices(lanes*words, func(i int) int { return i%words*lanes + i/words })
 }
 
 // rowMask is the lanes' mask with each lane as often as it has words.

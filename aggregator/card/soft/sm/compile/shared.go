@@ -12,27 +12,30 @@ func (b *Builder) LoadShared(addr *Value, size int) []*Value {
 	for i := range out {
 		out[i] = &Value{Kind: k, width: 32}
 	}
-	at := b.shared(addr, size)
-	if !b.emit {
+	if one {
+		at := b.shared(addr, size)
+		if !b.emit {
+			return out
+		}
+		for i, v := range b.loadOne(b.line("getelementptr i8, ptr %s, i64 %s", b.sharedBase(), b.scalar(at)), size) {
+			out[i].s = v
+		}
 		return out
 	}
-	names := make([]string, len(out))
-	switch {
-	case k.Shape == Uniform:
-		names = b.loadOne(b.line("getelementptr i8, ptr %s, i64 %s", b.sharedBase(), b.scalar(at)), size)
-	case b.together(at, size):
-		names = b.loadRow(b.line("getelementptr i8, ptr %s, i64 %s", b.sharedBase(), b.scalar(at)), size)
-	default:
+	names := b.sharedWays(addr, size, rows(addr, size), func() []string {
+		return b.loadRows(b.sharedRows(addr, size), addr, size)
+	}, func(at *Value) []string {
+		names := make([]string, len(out))
 		for i := range names {
 			names[i] = b.gatherWord(at, 4*i, size)
 		}
+		return names
+	})
+	if !b.emit {
+		return out
 	}
 	for i, x := range out {
-		if k.Shape == Uniform {
-			x.s = names[i]
-		} else {
-			x.v = names[i]
-		}
+		x.v = names[i]
 	}
 	return out
 }
@@ -43,43 +46,102 @@ func (b *Builder) StoreShared(addr *Value, size int, words []*Value) {
 	for i := range words {
 		values[i] = b.vector(b.bits(words[i]))
 	}
-	at := b.shared(addr, size)
+	row := rows(addr, size) && addr.Stride != 0 && (addr.even() || apart(addr, size))
+	b.sharedWays(addr, size, row, func() []string {
+		b.storeRows(b.sharedRows(addr, size), size, values)
+		return nil
+	}, func(at *Value) []string {
+		for i := range values {
+			b.scatterWord(at, 4*i, size, values[i])
+		}
+		return nil
+	})
+}
+
+// sharedWays emits an access: of rows, if they lie in the memory as a whole, else lane by lane.
+func (b *Builder) sharedWays(addr *Value, size int, row bool, fast func() []string, slow func(at *Value) []string) []string {
 	if !b.emit {
-		return
+		return nil
 	}
-	if b.together(at, size) {
-		b.storeRow(b.line("getelementptr i8, ptr %s, i64 %s", b.sharedBase(), b.scalar(at)), size, values)
-		return
+	if !row {
+		return slow(b.shared(addr, size))
 	}
-	for i := range values {
-		b.scatterWord(at, 4*i, size, values[i])
+	good := b.rowsInside(addr, size)
+	if b.lanes.all {
+		b.requireLanes(good)
+		return fast()
 	}
+	near, far, done := b.label(), b.label(), b.label()
+	b.do("br i1 %s, label %%%s, label %%%s", b.scalar(good), near, far)
+	side := b.side
+	b.side = true
+	b.place(near)
+	p := fast()
+	nearEnd := b.label()
+	b.do("br label %%%s", nearEnd)
+	b.place(nearEnd)
+	b.do("br label %%%s", done)
+	b.place(far)
+	q := slow(b.shared(addr, size))
+	farEnd := b.label()
+	b.do("br label %%%s", farEnd)
+	b.place(farEnd)
+	b.do("br label %%%s", done)
+	b.place(done)
+	b.side = side
+	var out []string
+	for i := range p {
+		out = append(out, b.line("phi <32 x i32> [ %s, %%%s ], [ %s, %%%s ]", p[i], nearEnd, q[i], farEnd))
+	}
+	return out
 }
 
 func (b *Builder) sharedBase() string { return b.fromContext("ptr", "Shared", 0) }
 
-// together reports whether all lanes access words side by side.
-func (b *Builder) together(at *Value, size int) bool {
-	return b.lanes.all && at.Shape == Affine && at.Stride == uint64(size)
+// sharedRows are the host addresses of rows, sharedPiece the offset of one, whose address has 32 bits.
+func (b *Builder) sharedRows(addr *Value, size int) (hosts []string) {
+	n, _ := pieces(addr, size)
+	for i := range n {
+		hosts = append(hosts, b.line("getelementptr i8, ptr %s, i64 %s", b.sharedBase(), b.sharedPiece(addr, i)))
+	}
+	return hosts
 }
 
-// shared checks addresses, and returns them as offsets of 64 bits.
+func (b *Builder) sharedPiece(addr *Value, n int) string {
+	base := b.scalar(addr)
+	if n > 0 {
+		base = b.line("add i32 %s, %s", base, literal(32, addr.Step))
+	}
+	return b.line("zext i32 %s to i64", base)
+}
+
+// shared checks addresses of lanes, and returns them as offsets of 64 bits.
 func (b *Builder) shared(addr *Value, size int) *Value {
 	at := b.Extend(b.And(addr, b.Const(windowMask)), false)
-	if !b.emit {
-		return at
+	if b.emit {
+		odd := b.Extend(b.And(addr, b.Const(uint32(size-1))), false)
+		b.requireLanes(b.Both(b.Compare("ule", b.Add(at, b.Const64(uint64(size))), b.sharedLimit()), b.Compare("eq", odd, b.Const64(0))))
 	}
+	return at
+}
+
+func (b *Builder) sharedLimit() *Value {
 	limit := &Value{Kind: Kind{Max: ones(32), NaN: Bits}, width: 64}
 	limit.s = b.line("zext i32 %s to i64", b.fromContext("i32", "SharedSize", 0))
-	first, span := at, size
-	odd := b.Extend(b.And(addr, b.Const(uint32(size-1))), false)
-	if b.together(at, size) { // the last lane is the farthest, and all are aligned if the first one is
-		first, span = &Value{Kind: Kind{Max: ones(64), NaN: Bits}, width: 64, s: b.scalar(at)}, size*Lanes
-		odd = b.And(first, b.Const64(uint64(size-1)))
+	return limit
+}
+
+// rowsInside is the condition that rows lie in the memory: the last lane of a row is the farthest, and all are
+// aligned if the first one is.
+func (b *Builder) rowsInside(addr *Value, size int) *Value {
+	n, span := pieces(addr, size)
+	good := b.True()
+	for i := range n {
+		first := &Value{Kind: Kind{Max: ones(32), NaN: Bits}, width: 64, s: b.sharedPiece(addr, i)}
+		inside := b.Compare("ule", b.Add(first, b.Const64(uint64(span))), b.sharedLimit())
+		good = b.Both(good, b.Both(inside, b.Compare("eq", b.And(first, b.Const64(uint64(size-1))), b.Const64(0))))
 	}
-	end := b.Add(first, b.Const64(uint64(span)))
-	b.requireLanes(b.Both(b.Compare("ule", end, limit), b.Compare("eq", odd, b.Const64(0))))
-	return at
+	return good
 }
 
 // requireLanes stops unless a condition holds in the lanes of the instruction.

@@ -17,7 +17,14 @@ const (
 type Site struct {
 	Code  Code
 	PC    uint32
+	After uint32 // AtBarrier: behind it
 	Stack []Entry
-	// Live are the slots that an executor needs. Others have any values.
+	// Next is the one of Program.Entries to start at when the way goes on here, or behind the barrier; -1 if
+	// there is none.
+	Next int
+	// Barrier is the number of the barrier, if it is Quiet: all warps wait for each other, and get no result.
+	Barrier uint32
+	Quiet   bool
+	// Live are the slots that active lanes read later. Others may have any values in them.
 	Live []Slot
 }

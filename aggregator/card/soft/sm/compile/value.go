@@ -8,7 +8,7 @@ type Shape uint8
 // The shapes.
 const (
 	Uniform Shape = iota // the same in all lanes
-	Affine               // base + lane*stride, which may wrap
+	Affine               // base + a distance of its own for each lane, which may wrap
 	Vector
 )
 
@@ -30,7 +30,8 @@ const (
 // A Kind is what is known of a value in the lanes that run.
 type Kind struct {
 	Shape    Shape
-	Stride   uint64 // of Affine
+	Stride   uint64 // of Affine: between lanes of a half warp
+	Step     uint64 // of Affine: between the half warps. Blocks may be 16 threads wide
 	Min, Max uint64 // unsigned, of all lanes
 	NaN      NaN
 }
@@ -50,11 +51,11 @@ func (k Kind) normal() Kind {
 	if k.NaN == Bits && (k.Max <= infBits || k.constant() && k.Max == nanBits) {
 		k.NaN = Canonical
 	}
-	if k.Shape == Affine && k.Stride == 0 {
+	if k.Shape == Affine && k.Stride == 0 && k.Step == 0 {
 		k.Shape = Uniform
 	}
 	if k.Shape != Affine {
-		k.Stride = 0
+		k.Stride, k.Step = 0, 0
 	}
 	return k
 }
@@ -63,36 +64,49 @@ func (k Kind) normal() Kind {
 func (k Kind) join(o Kind) Kind {
 	out := Kind{Shape: max(k.Shape, o.Shape), Min: min(k.Min, o.Min), Max: max(k.Max, o.Max), NaN: max(k.NaN, o.NaN)}
 	switch {
-	case k.Shape != o.Shape || k.Stride != o.Stride:
+	case k.Shape != o.Shape || k.Stride != o.Stride || k.Step != o.Step:
 		if k.Shape != Uniform || o.Shape != Uniform {
 			out.Shape = Vector
 		}
 	default:
-		out.Stride = k.Stride
+		out.Stride, out.Step = k.Stride, k.Step
 	}
 	return out
 }
 
-// widen makes ranges that still change as large as they can be, so that the analysis ends.
+// widen makes ranges that still change much larger, so that the analysis ends. Numbers that conditions bound
+// stay below one of the steps.
 func (k Kind) widen(old Kind, width uint8) Kind {
 	if k.Min != old.Min {
 		k.Min = 0
 	}
 	if k.Max != old.Max {
+		for _, limit := range [...]uint64{1<<16 - 1, 1<<24 - 1, 1<<31 - 1, 1<<32 - 1, 1<<40 - 1} {
+			if k.Max <= limit && limit < ones(width) {
+				k.Max = limit
+				return k
+			}
+		}
 		k.Max = ones(width)
 	}
 	return k
 }
 
-// steady reports whether base + lane*stride does not wrap in any lane, as a number of 32 bits: the steps
+// half is how many lanes a half warp has.
+const half = Lanes / 2
+
+// even reports whether the distance of neighbours is the same everywhere.
+func (k Kind) even() bool { return k.Step == half*k.Stride }
+
+// steady reports whether an affine value does not wrap in any lane, as a number of 32 bits: the steps
 // are small, and no lane is near the end.
 func (k Kind) steady() bool {
 	switch k.Shape {
 	case Uniform:
 		return true
 	case Affine:
-		reach := k.Stride * (Lanes - 1)
-		return k.Stride < 1<<24 && k.Max < 1<<32-reach
+		reach := k.Stride*(half-1) + k.Step
+		return k.Stride < 1<<24 && k.Step < 1<<28 && k.Max < 1<<32-reach
 	}
 	return false
 }
@@ -109,6 +123,10 @@ type Value struct {
 	// It is a half of a wide value.
 	wide *Value
 	high bool
+	// It has the numbers of a thread, in 16, 10 and 6 bits.
+	packed []*Value
+	// It is the result of a comparison of integers.
+	compared *comparison
 	// It is the carry of the sum of these, whose result is lower.
 	sum   [2]*Value
 	lower *Value

@@ -40,7 +40,7 @@ func (b *Builder) walk(k *block) {
 // instruction emits one, and reports whether it ends the block.
 func (b *Builder) instruction(in *Instruction) bool {
 	switch {
-	case in.Flow == Elsewhere, in.Mean == nil && in.Flow == Straight && in.Join, in.Flow == Exit && b.t.locks:
+	case in.Flow == Elsewhere, in.Mean == nil && in.Flow == Straight && in.Join:
 		b.t.count(in.Name)
 		b.leaves(in)
 		return true
@@ -87,6 +87,9 @@ func (b *Builder) instruction(in *Instruction) bool {
 		b.do("store i32 %s, ptr %s", b.activeMask(), b.at('k', int(at)))
 	case in.Flow == Leave:
 		b.leave(in)
+		return true
+	case in.Flow == Exit && b.t.locks: // they end with the lanes
+		b.choose(b.noLocks(), func() { b.exit(in) }, func() { b.stop(NotCompiled, in.PC) })
 		return true
 	case in.Flow == Exit:
 		b.exit(in)
@@ -168,10 +171,14 @@ func (b *Builder) choose(cond string, yes, no func()) {
 // split goes three ways: all active lanes are in a mask, none, or some. The last gets the active lanes
 // that are not.
 func (b *Builder) split(all, none func(), both func(rest string)) {
-	if g := b.lanes.guard; g == nil {
+	if b.lanes.guard == nil {
 		all()
 		return
-	} else if g.Shape == Uniform {
+	}
+	g, take, pass := b.lanes.guard, all, none
+	all = func() { b.knowing(g, true, take) }
+	none = func() { b.knowing(g, false, pass) }
+	if g.Shape == Uniform {
 		b.choose(b.scalar(g), all, none)
 		return
 	}
@@ -193,6 +200,10 @@ func (b *Builder) branch(in *Instruction) {
 		switch {
 		case in.Whole:
 			next()
+		case at > 0 && stack[at-1].Kind == Diverge && stack[at-1].Target == in.Next: // a loop that lanes leave by and by
+			top := b.at('k', at-1)
+			b.do("store i32 %s, ptr %s", b.line("or i32 %s, %s", rest, b.line("load i32, ptr %s", top)), top)
+			b.jump(in.Target, stack, some(b.lanes.mask))
 		case at >= MaxDepth:
 			b.t.count("deep control stack")
 			b.leaves(in)

@@ -15,7 +15,7 @@ func (b *Builder) Extend(x *Value, signed bool) *Value {
 	}
 	if x.Shape == Affine {
 		if op == "zext" && x.steady() {
-			k.Stride = x.Stride
+			k.Stride, k.Step = x.Stride, x.Step
 		} else {
 			k.Shape = Vector
 		}
@@ -39,7 +39,7 @@ func (b *Builder) Low(x *Value) *Value {
 	if x.constant() {
 		return b.Const(uint32(x.Min))
 	}
-	k := Kind{Shape: x.Shape, Stride: x.Stride & ones(32), Max: ones(32), NaN: Bits}
+	k := Kind{Shape: x.Shape, Stride: x.Stride & ones(32), Step: x.Step & ones(32), Max: ones(32), NaN: Bits}
 	if x.Max <= ones(32) {
 		k.Min, k.Max = x.Min, x.Max
 	}

@@ -40,14 +40,17 @@ func (x *exec) pushLanes(e Entry) {
 }
 
 // branch takes the branch first, and leaves the other lanes on the stack. With allwarp it takes
-// the branch only if no lane would stay.
+// the branch only if no lane would stay. Lanes that leave a loop at one place wait in one entry.
 func (x *exec) branch() {
 	w := x.w
-	rest := w.Active &^ x.lanes
+	rest, n := w.Active&^x.lanes, len(w.Stack)
 	switch {
 	case rest == 0:
 		w.PC = x.in.Target
 	case x.in.Mod[isa.AllWarp] != 0:
+	case n > 0 && w.Stack[n-1].Kind == Diverge && w.Stack[n-1].Target == w.PC:
+		w.Stack[n-1].Lanes |= rest
+		w.PC, w.Active = x.in.Target, x.lanes
 	default:
 		x.pushLanes(Entry{Diverge, w.PC, rest})
 		w.PC, w.Active = x.in.Target, x.lanes

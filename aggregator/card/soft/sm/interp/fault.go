@@ -19,12 +19,13 @@ const (
 	StackMismatch // no entry for a join, brk, cont or ret
 	BadBarrier    // number or count
 	Deadlock      // all warps wait at barriers
+	Lost          // with the process that ran it
 )
 
 var causes = [...]string{
 	"not implemented", "illegal instruction", "bad program counter", "register out of bounds", "misaligned register",
 	"address not mapped", "misaligned address", "constant out of bounds", "control stack overflow",
-	"control stack mismatch", "bad barrier", "deadlock at barriers",
+	"control stack mismatch", "bad barrier", "deadlock at barriers", "lost with its process",
 }
 
 func (c Cause) String() string { return causes[c] }

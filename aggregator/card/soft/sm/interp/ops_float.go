@@ -29,12 +29,12 @@ func init() {
 		// The results of range reduction are known to sin, cos and ex2 only: they take the value itself.
 		isa.PreSin: func(x *exec, lane int) { x.setF32(lane, x.f32(1, lane)) },
 		isa.PreEx2: func(x *exec, lane int) { x.setF32(lane, x.f32(1, lane)) },
-		isa.Sin:    approximate(math.Sin),
-		isa.Cos:    approximate(math.Cos),
-		isa.Ex2:    approximate(math.Exp2),
-		isa.Lg2:    approximate(math.Log2),
+		isa.Sin:    approximate(Sin),
+		isa.Cos:    approximate(Cos),
+		isa.Ex2:    approximate(Ex2),
+		isa.Lg2:    approximate(Lg2),
 		isa.Rcp:    approximate(func(v float64) float64 { return 1 / v }),
-		isa.Rsqrt:  approximate(func(v float64) float64 { return 1 / math.Sqrt(v) }),
+		isa.Rsqrt:  approximate(Rsqrt),
 		isa.Rcp64H: approximateHigh(func(v float64) float64 { return 1 / v }),
 		isa.Rsqrt64H: approximateHigh(func(v float64) float64 {
 			return 1 / math.Sqrt(v)

@@ -1,8 +1,7 @@
 package simd
 
 import (
-	"math"
-
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/interp"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/isa"
 )
 
@@ -23,8 +22,7 @@ func init() {
 		return known && o.float(0, 1) && o.two([...]rowOp{fast.maxFloat, fast.minFloat}[smaller])
 	}
 	for op, f := range map[isa.Op]func(float64) float64{
-		isa.Sin: math.Sin, isa.Cos: math.Cos, isa.Ex2: math.Exp2, isa.Lg2: math.Log2,
-		isa.Rsqrt: func(v float64) float64 { return 1 / math.Sqrt(v) },
+		isa.Sin: interp.Sin, isa.Cos: interp.Cos, isa.Ex2: interp.Ex2, isa.Lg2: interp.Lg2, isa.Rsqrt: interp.Rsqrt,
 	} {
 		plans[op] = func(o *operation) bool {
 			o.float(0)

@@ -98,6 +98,12 @@ func (x *inst) insert() {
 
 func (x *inst) extract() {
 	b, v := x.b, x.reversed()
+	if d := &x.Src[1]; d.Kind == isa.Imm && !x.has(isa.Signed) {
+		if part := b.Field(v, uint64(d.Value)&0xff, uint64(d.Value)>>8&0xff); part != nil {
+			x.setInt(part)
+			return
+		}
+	}
 	pos, length := x.bitfield(x.u32(1))
 	mask := x.low(length)
 	if !x.has(isa.Signed) {

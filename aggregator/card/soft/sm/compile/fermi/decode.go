@@ -1,9 +1,11 @@
 package fermi
 
 import (
+	"encoding/binary"
 	"math/bits"
 
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/compile"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/compile/state"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/interp"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/isa"
 )
@@ -13,7 +15,32 @@ type FrontEnd struct{ Launch *interp.Launch }
 
 // Options are those of a launch.
 func Options(l *interp.Launch) compile.Options {
-	return compile.Options{Entry: l.Entry, Grid: l.Grid, Block: l.Block, LocalPos: l.LocalPos, LocalNeg: l.LocalNeg}
+	return compile.Options{
+		Entry: l.Entry, Grid: l.Grid, Block: l.Block, LocalPos: l.LocalPos, LocalNeg: l.LocalNeg,
+		Constant: func(bank uint8, offset int64) (uint32, bool) { return constant(l, bank, offset) },
+	}
+}
+
+// constant reads a word of a constant buffer, if it has it.
+func constant(l *interp.Launch, bank uint8, offset int64) (uint32, bool) {
+	b := &l.Banks[bank&31]
+	if !b.Valid || offset < 0 || offset%4 != 0 || offset+4 > int64(b.Size) {
+		return 0, false
+	}
+	var word [4]byte
+	err := l.Memory.Load(b.Addr+uint64(offset), word[:])
+	return binary.LittleEndian.Uint32(word[:]), err == nil
+}
+
+// Fits reports whether a program serves a launch: its constants are not larger than the program takes them
+// to be.
+func Fits(p *compile.Program, l *interp.Launch) bool {
+	for _, c := range p.Constants {
+		if v, ok := constant(l, c.Bank, c.Offset); ok && v > c.Max {
+			return false
+		}
+	}
+	return true
 }
 
 // An inst is an instruction whose meaning is being emitted.
@@ -53,7 +80,7 @@ func (f *FrontEnd) Decode(pc uint32) (out compile.Instruction, ok bool) {
 	}
 	in := &code.Inst
 	out = compile.Instruction{
-		PC: pc, Next: pc + uint32(in.Size), Name: in.Form.Name(), Join: in.Join,
+		PC: pc, Next: pc + uint32(in.Size), Word: word, Name: in.Form.Name(), Join: in.Join,
 		Guard:  compile.Guard{Pred: in.Guard.Pred, Not: in.Guard.Not, Always: in.Guard.Always()},
 		Flow:   flows[in.Op],
 		Kind:   compile.EntryKind(kinds[in.Op]),
@@ -62,13 +89,26 @@ func (f *FrontEnd) Decode(pc uint32) (out compile.Instruction, ok bool) {
 		Reads:  reads(in),
 		Writes: writes(in),
 	}
-	if out.Flow == compile.Barrier && in.Join {
-		out.Flow = compile.Elsewhere
+	if out.Flow == compile.Barrier {
+		out.Barrier, out.Quiet = uint32(in.Src[0].Value), f.quiet(in)
+		if in.Join {
+			out.Flow = compile.Elsewhere
+		}
 	}
 	if m := meanings[in.Op]; m != nil {
 		out.Mean = func(b *compile.Builder) { m(&inst{in, b}) }
 	}
 	return out, true
+}
+
+// quiet reports whether a barrier makes all warps of a block wait for each other, and gives no result.
+func (f *FrontEnd) quiet(in *isa.Inst) bool {
+	id, kind := &in.Src[0], in.Mod[isa.Bar]
+	fixed := func(v *isa.Operand) bool { return v.Kind != isa.Reg || v.Reg == isa.Zero }
+	all := fixed(&in.Src[1]) && in.Src[1].Value == 0
+	none := in.PDst[0] == isa.True && (kind != isa.BarPopc || in.Dst.Kind != isa.Reg || in.Dst.Reg == isa.Zero)
+	return fixed(id) && uint64(id.Value) < uint64(min(f.Launch.Barriers, state.MaxBarriers)) && all && none &&
+		kind != isa.BarArrive && in.Src[3].Reg == isa.True && !in.Src[3].Not
 }
 
 // reads are the slots that an instruction reads at most.

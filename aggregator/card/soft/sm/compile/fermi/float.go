@@ -44,11 +44,12 @@ func init() {
 		// One over a float, rounded twice, is what it is rounded once: 53 bits are more than twice 24.
 		isa.Rcp: func(x *inst) { x.approximate(func(v value) value { return x.b.FDiv(x.b.Const(0x3f800000), v) }) },
 		isa.Rsqrt: func(x *inst) {
-			x.approximate(func(v value) value {
-				root := x.b.FSqrt(x.b.FWiden(v))
-				return x.b.FNarrow(x.b.FDiv(x.b.Const64(0x3ff0000000000000), root))
-			})
+			x.approximate(func(v value) value { return x.b.FDiv(x.b.Const(0x3f800000), x.b.FSqrt(v)) })
 		},
+		isa.Sin: func(x *inst) { x.approximate(x.b.Sin) },
+		isa.Cos: func(x *inst) { x.approximate(x.b.Cos) },
+		isa.Ex2: func(x *inst) { x.approximate(x.b.Ex2) },
+		isa.Lg2: func(x *inst) { x.approximate(x.b.Lg2) },
 	} {
 		meanings[op] = f
 	}

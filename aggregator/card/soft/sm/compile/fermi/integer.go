@@ -34,7 +34,7 @@ func init() {
 		isa.PSet:  func(x *inst) { x.setTruth(x.psets()) },
 		isa.PSetP: func(x *inst) { x.setTruths(x.psets()) },
 		isa.Nop:   func(*inst) {}, isa.PMEvent: func(*inst) {}, isa.CacheCtl: func(*inst) {},
-		isa.MemBar:  func(x *inst) { x.b.Fence() },
+		isa.MemBar:  func(x *inst) { x.b.Fence(x.Mod[isa.Level] != 0) },
 		isa.VoteAll: func(x *inst) { x.vote(func(yes, all value) value { return x.b.Compare("eq", yes, all) }) },
 		isa.VoteAny: func(x *inst) { x.vote(func(yes, _ value) value { return x.b.Compare("ne", yes, x.b.Const(0)) }) },
 		isa.VoteUni: func(x *inst) {

@@ -7,6 +7,18 @@ import (
 func init() {
 	meanings[isa.Load] = (*inst).load
 	meanings[isa.Store] = (*inst).store
+	meanings[isa.LoadLock] = func(x *inst) {
+		if x.lockable() {
+			x.load()
+			x.b.SetPred(x.PDst[0], x.b.Lock(x.short()))
+		}
+	}
+	meanings[isa.StoreUnlock] = func(x *inst) {
+		if x.lockable() {
+			x.store()
+			x.b.Unlock(x.short())
+		}
+	}
 	for _, op := range []isa.Op{isa.Red, isa.Atom} {
 		meanings[op] = func(x *inst) { x.atomic(unsigned[:]) }
 	}
@@ -74,6 +86,15 @@ func (x *inst) load() {
 	for i, v := range words {
 		x.setAt(i, v)
 	}
+}
+
+// lockable reports whether the form's memory can have locks.
+func (x *inst) lockable() bool {
+	if x.Src[0].Space == isa.Shared && x.Src[0].Count < 2 {
+		return true
+	}
+	x.b.Refuse("lock of global memory")
+	return false
 }
 
 func (x *inst) store() {

@@ -13,8 +13,7 @@ func (x *inst) movSpecial() {
 	case isa.SRPhysID:
 		x.set(b.Shl(b.WarpID(), b.Const(8)))
 	case isa.SRTID:
-		v := b.Or(b.ThreadID(0), b.Shl(b.ThreadID(1), b.Const(16)))
-		x.set(b.Or(v, b.Shl(b.ThreadID(2), b.Const(26))))
+		x.set(b.PackedID())
 	case isa.SRTIDX, isa.SRTIDX + 1, isa.SRTIDX + 2:
 		x.set(b.ThreadID(int(n - isa.SRTIDX)))
 	case isa.SRCTAIDX, isa.SRCTAIDX + 1, isa.SRCTAIDX + 2:

@@ -1,0 +1,81 @@
+package jit
+
+import (
+	"time"
+
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/engine"
+)
+
+// key tells programs apart. The process looks at the code itself: another program in the same place is compiled anew.
+type key struct {
+	entry, region uint64
+	block         [3]uint32
+}
+
+// program is what is known of the launches of a program.
+type program struct {
+	launches int
+	long     bool      // one took more than a step
+	refused  bool      // it is not compiled
+	ask      time.Time // when it may be compiled, so that it is asked for again
+	asked    time.Time // when it was asked for first
+	steps    int       // that ended with the time or the grid
+	left     int       // that ended with an instruction for the server
+}
+
+// maxPrograms bounds what is remembered of a guest. Beyond it all is forgotten.
+const maxPrograms = 4096
+
+// fewWarps is a launch that is over in the server before a process would have begun it.
+const fewWarps = 64
+
+func (g *Guest) program(j *engine.Job) *program {
+	k := key{j.Launch.Program, j.Launch.Region, j.Launch.Block}
+	p := g.programs[k]
+	if p == nil {
+		if len(g.programs) >= maxPrograms {
+			clear(g.programs)
+		}
+		p = new(program)
+		g.programs[k] = p
+	}
+	if j.Grid.Steps > 1 {
+		p.long = true
+	} else if j.Grid.Next == 0 {
+		p.launches++
+	}
+	return p
+}
+
+// worth reports whether a launch shall run in the process.
+func (p *program) worth(j *engine.Job, always bool) bool {
+	switch {
+	case p.refused || !p.ask.IsZero() && time.Now().Before(p.ask):
+		return false
+	case always || j.Grid.Steps > 1:
+		return true
+	}
+	return p.launches > 1 && (p.long || j.Grid.Blocks*uint64(j.Blocks.Warps()) >= fewWarps)
+}
+
+// compiling notes that the program is being compiled. It reports whether that takes too long.
+func (p *program) compiling() (late bool) {
+	const shortest, longest = time.Millisecond, 16 * time.Millisecond
+	now := time.Now()
+	if p.asked.IsZero() {
+		p.asked = now
+	}
+	took := now.Sub(p.asked)
+	p.ask = now.Add(min(max(took/8, shortest), longest))
+	p.refused = took > compileLimit
+	return p.refused
+}
+
+// comesBack notes a step that ended with an instruction for the server. It reports whether these are so many that the
+// server executes all of the program faster: one that uses textures, for example.
+func (p *program) comesBack() bool {
+	const few, often = 64, 4
+	p.left++
+	p.refused = p.left > few && p.left > often*p.steps
+	return p.refused
+}

@@ -1,0 +1,80 @@
+package serve
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/jit"
+	"github.com/umbra-gpu/umbra/cmd/api"
+	"github.com/umbra-gpu/umbra/cmd/config"
+)
+
+const compilerName = "umbra-jit"
+
+// compilerOf is what runs programs as machine code, nil if nothing does.
+func compilerOf(c *config.Config, log *slog.Logger) (*jit.Config, error) {
+	o := &c.Card
+	program := o.Compiler
+	switch program {
+	case config.CompilerOff:
+		return nil, nil
+	case config.CompilerAuto:
+		if program = findCompiler(); program == "" {
+			return nil, nil
+		}
+	}
+	program, err := filepath.Abs(program)
+	if err == nil {
+		_, err = exec.LookPath(program)
+	}
+	if err != nil {
+		return nil, &config.Error{Where: c.Where("card.compiler"), Value: o.Compiler, Reason: err.Error() + "; want auto, off, or the program umbra-jit"}
+	}
+	library, dependencies := o.LLVM, ""
+	if library != "" {
+		if library, err = filepath.Abs(library); err == nil {
+			_, err = os.Stat(library)
+		}
+		dependencies = filepath.Dir(library)
+		if err != nil {
+			return nil, &config.Error{Where: c.Where("card.llvm"), Value: o.LLVM, Reason: err.Error() + "; want the file of libLLVM.so.19.1"}
+		}
+	}
+	warn := func(format string, args ...any) { log.Warn(fmt.Sprintf(format, args...)) }
+	return &jit.Config{Program: program, Library: library, Dependencies: dependencies, Log: warn}, nil
+}
+
+// tellCompiler says at the start that programs run without a compiler that was not refused.
+func tellCompiler(c *config.Config, has *jit.Config, log *slog.Logger) {
+	if has == nil && c.Card.Compiler == config.CompilerAuto {
+		log.Info("programs of guests run interpreted, which is slower: there is no umbra-jit beside umbra or in $PATH; install it and libLLVM 19, or set card.compiler off")
+	}
+}
+
+// findCompiler returns the compiler beside this program or in $PATH, "" if there is none.
+func findCompiler() string {
+	if self, err := os.Executable(); err == nil {
+		if at, err := exec.LookPath(filepath.Join(filepath.Dir(self), compilerName)); err == nil {
+			return at
+		}
+	}
+	at, err := exec.LookPath(compilerName)
+	if err != nil {
+		return ""
+	}
+	return at
+}
+
+// programCounts are the counters of programs that run as machine code, nil without a compiler.
+func programCounts(s *jit.Stats) *api.ProgramCounts {
+	if s == nil {
+		return nil
+	}
+	out := &api.ProgramCounts{CompileTime: time.Duration(s.CompileTime.Load()), Forms: s.Forms(), Reasons: s.Why()}
+	load(out, s)
+	return out
+}

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/jit"
+	"github.com/umbra-gpu/umbra/aggregator/sandbox"
+)
+
+// systemLibrary is how the system's loader knows libLLVM.
+const systemLibrary = "libLLVM.so.19.1"
+
+// systemFolders have the libraries of a system.
+var systemFolders = []string{"/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib"}
+
+// Limits of the process. maxData is for what is neither the guest's memory nor reserved for the table of pages.
+const (
+	maxFiles  = 320
+	tableData = 2 << 30
+	maxData   = 1 << 30
+)
+
+// confine executes the program anew, with no privileges and no files but those of the library. It returns only if that fails.
+func confine(library, dir string) error {
+	var rules []sandbox.Rule
+	for _, name := range append(systemFolders, library, dir) {
+		if name == "" {
+			continue
+		}
+		if at, err := filepath.EvalSymlinks(name); err == nil {
+			name = at
+		}
+		rules = append(rules, sandbox.Rule{Name: name, Access: sandbox.UseProgram})
+	}
+	return sandbox.Again(rules, map[int]uint64{unix.RLIMIT_CORE: 0, unix.RLIMIT_NOFILE: maxFiles, unix.RLIMIT_DATA: tableData + maxData}, jit.CardFD+1)
+}
+
+// forbid gives up all system calls that code of a guest could harm with: no file can be opened, and memory is writable or
+// executable, not both. The card's memory is all guests': it can only be mapped, in parts to which the server agrees, and
+// neither a copy of its descriptor nor another size of such a part can be had.
+func forbid() (missing string, listener *os.File, err error) {
+	f := sandbox.NewFilter()
+	f.Allow(unix.SYS_BRK, unix.SYS_SETPRIORITY)
+	f.Except(unix.SYS_READ, 0, jit.CardFD)
+	f.Except(unix.SYS_WRITE, 0, jit.CardFD)
+	f.Argument(unix.SYS_FCNTL, 1, func(f *sandbox.Filter) {
+		f.Masked(^uint32(0), unix.F_GETFD, unix.F_SETFD, unix.F_GETFL, unix.F_SETFL)
+	})
+	const file = 4 // argument of mmap
+	f.Ask(unix.SYS_MMAP, file, jit.CardFD)
+	f.Argument(unix.SYS_MMAP, 2, func(f *sandbox.Filter) { f.WithoutBits(unix.PROT_EXEC) })
+	f.Argument(unix.SYS_MPROTECT, 2, func(f *sandbox.Filter) {
+		f.Masked(unix.PROT_WRITE|unix.PROT_EXEC, unix.PROT_NONE, unix.PROT_WRITE, unix.PROT_EXEC)
+	})
+	missing, fd, err := sandbox.Forbid(f)
+	if fd >= 0 {
+		listener = os.NewFile(uintptr(fd), "listener")
+	}
+	return missing, listener, err
+}

@@ -1,0 +1,122 @@
+package engine
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/compile"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/compile/fermi"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/compile/state"
+	"github.com/umbra-gpu/umbra/cmd/umbra-jit/internal/jittest"
+	"github.com/umbra-gpu/umbra/cmd/umbra-jit/internal/llvm"
+	"github.com/umbra-gpu/umbra/tests/smtest"
+)
+
+// A program without an end stops soon when it is told to, and when its budget is spent.
+func TestStop(t *testing.T) {
+	c := jittest.Compiler(t)
+	text := "mov b32 $r0 $tidx\nagain:\nadd b32 $r0 $r0 0x1\nbra again"
+	w := newTwins(t, c, llvm.Quick, assemble(t, text), [3]uint32{64, 1, 1}, nil)
+	w.work.Count = 1
+	spent, why := w.runner.Run(&w.work, 100_000)
+	require.Equal(t, compile.Budget, why)
+	require.GreaterOrEqual(t, spent, uint64(100_000))
+	require.Less(t, spent, uint64(100_000+Slice))
+	time.AfterFunc(20*time.Millisecond, func() { atomic.StoreUint32(&w.work.Stop, 1) })
+	_, why = w.runner.Run(&w.work, forever())
+	require.Equal(t, compile.Stopped, why)
+	require.EqualValues(t, 1, w.runner.image.Begun)
+}
+
+// Lanes take turns by locks of shared memory, and drop them when they end.
+func TestLocks(t *testing.T) {
+	c := jittest.Compiler(t)
+	const counts = `
+again:
+	ld lock b32 $p0 $r10 s[0x40]
+	$p0 add b32 $r10 $r10 $r2
+	$p0 st unlock b32 s[0x40] $r10
+	(not $p0) bra again
+`
+	const mov = "mov b32 $r2 $tidx\n"
+	const result = "bar popc 0x1 0x0 0x0 0x0 0x1\nld b32 $r0 s[0x40]" + smtest.Store
+	for _, p := range []struct {
+		text string
+		want uint32
+	}{
+		{mov + counts + result, 63 * 64 / 2},
+		// Lane 5 ends with its lock, which is then free again. Its number is not counted.
+		{mov + "set $p1 0x1 eq u32 $r2 0x5\n$p1 ld lock b32 $p2 $r11 s[0x40]\n$p1 exit\n" + counts + result, 63*64/2 - 5},
+		// Each lane has a lock of its own word, and drops only that.
+		{mov + `
+	shl b32 $r3 $r2 clamp 0x2
+	ld lock b32 $p0 $r10 s[$r3+0x80]
+	and b32 $r4 $r2 0x1
+	set $p1 0x1 eq u32 $r4 0x0
+	$p1 st unlock b32 s[$r3+0x80] $r2
+	ld lock b32 $p0 $r10 s[$r3+0x80]
+	selp b32 $r0 $r10 0x7777 $p0` + smtest.Store, 0x7777},
+	} {
+		w := newTwins(t, c, llvm.Quick, assemble(t, p.text), [3]uint32{64, 1, 1}, nil)
+		require.Nil(t, w.run(t, p.text, func() uint64 { return 50 }))
+		require.Equal(t, p.want, w.fastMem.Word(63))
+		require.Greater(t, w.runner.Compiled, 4*w.runner.Interpreted)
+	}
+}
+
+// Code takes a size from the constants to be small only as long as it is.
+func TestLargerConstants(t *testing.T) {
+	c := jittest.Compiler(t)
+	text := `
+	mov b32 $r2 $tidx
+	ld b64 $r60d c0[0x0]
+	mul $r3 u32 $r2 u32 c0[0x8]
+	shr u32 $r4 $r3 clamp 0x1e
+	shl b32 $r3 $r3 clamp 0x2
+	and b32 $r3 $r3 0x3fc
+	add b32 $r0 $r3 $r4` + smtest.Store
+	for _, size := range []uint32{3, 0x40000000, 0xfffffff0} {
+		w := newTwins(t, c, llvm.Quick, assemble(t, text), [3]uint32{64, 1, 1}, func(m smtest.Memory) { m[smtest.Consts-smtest.Base+8] = 3 })
+		for _, m := range []smtest.Memory{w.memory, w.fastMem} {
+			require.NoError(t, m.Store(smtest.Consts+8, []byte{byte(size), byte(size >> 8), byte(size >> 16), byte(size >> 24)}))
+		}
+		require.Equal(t, size == 3, fermi.Fits(w.code.Program, w.launch))
+		require.Nil(t, w.run(t, text, forever))
+		require.Equal(t, size == 3, w.runner.Compiled > 0)
+	}
+}
+
+// Several threads run blocks of one grid: each block once.
+func TestThreads(t *testing.T) {
+	c := jittest.Compiler(t)
+	text := "mov b32 $r2 $ctaidx\nld b64 $r60d c0[0x0]\nadd b32 $r60 $c (shl $r2 0x2) $r60\nadd b32 $r61 $r61 0x0 $c\nred add u32 g[$r60d] $r2\nexit\n"
+	w := newTwins(t, c, llvm.Quick, assemble(t, text), [3]uint32{32, 1, 1}, nil)
+	l := *w.launch
+	l.Grid[0] = 512
+	w.code.Close()
+	o := fermi.Options(&l)
+	var err error
+	w.code, err = New(c, support, &l, o, llvm.Quick)
+	require.NoError(t, err)
+	work := state.Work{Count: 512}
+	var threads sync.WaitGroup
+	for range 4 {
+		r, err := w.code.NewRunner(&l, table, newImage(t, &l))
+		require.NoError(t, err)
+		threads.Go(func() {
+			for {
+				if _, why := r.Run(&work, 1000); why == compile.Exhausted {
+					return
+				}
+			}
+		})
+	}
+	threads.Wait()
+	for i := range 512 {
+		require.EqualValues(t, 32*i, w.fastMem.Word(i))
+	}
+}

@@ -1,0 +1,84 @@
+// Command umbra-jit compiles and runs one guest's programs for the server umbra, which starts it.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime/debug"
+
+	"golang.org/x/sys/cpu"
+
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/jit"
+	"github.com/umbra-gpu/umbra/cmd/umbra-jit/internal/llvm"
+	"github.com/umbra-gpu/umbra/cmd/umbra-jit/internal/process"
+)
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "umbra-jit:", err)
+		os.Exit(1)
+	}
+}
+
+// run is given libLLVM and the folder of its own dependencies, and when it is confined, what the kernel lacks for that.
+func run(args []string) error {
+	const confined = 3
+	var err error
+	switch len(args) {
+	case confined - 1:
+		err = confine(args[0], args[1])
+	case confined:
+		return serve(args[0], args[1], args[2])
+	default:
+		err = errors.New("this command is for the server umbra, which starts it")
+	}
+	return refuse(jit.NewConn(jit.ConnFD), err)
+}
+
+// collectAt lets Go's heap, which is small beside that of the library, grow to some 40 MiB before it is collected.
+const collectAt = 1000
+
+// serve loads the library, gives up the right to open files, and serves.
+func serve(library, dir, missing string) error {
+	debug.SetGCPercent(collectAt)
+	conn := jit.NewConn(jit.ConnFD)
+	if library == "" {
+		library = systemLibrary
+	}
+	if !cpu.X86.HasAVX2 || !cpu.X86.HasFMA {
+		return refuse(conn, errors.New("this processor lacks AVX2 or FMA, which machine code for guests' programs needs"))
+	}
+	functions, err := llvm.Load(library, dir)
+	if err != nil {
+		return refuse(conn, err)
+	}
+	compiler, err := functions.NewCompiler()
+	if err != nil {
+		return refuse(conn, err)
+	}
+	programs, err := process.NewPrograms(compiler)
+	if err != nil {
+		return refuse(conn, err)
+	}
+	more, listener, err := forbid()
+	if err != nil {
+		return refuse(conn, err)
+	}
+	if more != "" {
+		missing = more
+	}
+	if err := conn.Send(&jit.Message{Kind: jit.Hello, A: jit.Version, Body: []byte(missing)}, listener); err != nil {
+		return err
+	}
+	if listener != nil {
+		listener.Close()
+	}
+	return process.Serve(conn, programs)
+}
+
+// refuse tells the server why this process cannot serve.
+func refuse(conn *jit.Conn, err error) error {
+	m := jit.Message{Kind: jit.Hello, A: jit.Version, B: 1, Body: []byte(err.Error())}
+	return errors.Join(err, conn.Send(&m, nil))
+}
