@@ -3,17 +3,16 @@ package worker
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"math"
 	"os"
 	"runtime"
 	"slices"
 	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/umbra-gpu/umbra/aggregator/card/rm/nvrm"
+	"github.com/umbra-gpu/umbra/sandbox"
 )
 
 // socketFD is the file of the connection to the server.
@@ -82,18 +81,15 @@ func again(minor int) error {
 		return fmt.Errorf("PR_SET_NO_NEW_PRIVS: %w", err)
 	}
 	const self = "/proc/self/exe"
-	libraries, err := mapped()
+	libraries, err := sandbox.Libraries()
 	if err != nil {
 		return err
 	}
-	rules := []pathRule{
-		{"/dev/nvidiactl", useDevice}, {fmt.Sprintf("/dev/nvidia%d", minor), useDevice}, {nvrm.VersionFile, unix.LANDLOCK_ACCESS_FS_READ_FILE},
-		{self, useProgram}, {"/etc/ld.so.cache", unix.LANDLOCK_ACCESS_FS_READ_FILE},
-	}
+	files := sandbox.Files{Paths: append(CardFiles(minor), sandbox.Path{Name: self, Use: sandbox.Program}, sandbox.Path{Name: "/etc/ld.so.cache", Use: sandbox.Read})}
 	for _, name := range libraries {
-		rules = append(rules, pathRule{name, useProgram})
+		files.Paths = append(files.Paths, sandbox.Path{Name: name, Use: sandbox.Program})
 	}
-	missing, err := landlock(rules)
+	missing, err := files.Restrict()
 	if err != nil {
 		return err
 	}
@@ -106,74 +102,11 @@ func again(minor int) error {
 	return fmt.Errorf("execve %s: %w", self, unix.Exec(self, append(slices.Clone(os.Args), missing), nil))
 }
 
-// mapped lists the files that the program has mapped: itself and its libraries, which it needs to start again.
-func mapped() (names []string, err error) {
-	maps, err := os.ReadFile("/proc/self/maps")
-	if err != nil {
-		return nil, err
+// CardFiles are the files by which a process reaches a card, which the server must be allowed, too.
+func CardFiles(minor int) []sandbox.Path {
+	return []sandbox.Path{
+		{Name: "/dev/nvidiactl", Use: sandbox.Device}, {Name: fmt.Sprintf("/dev/nvidia%d", minor), Use: sandbox.Device}, {Name: nvrm.VersionFile, Use: sandbox.Read},
 	}
-	for line := range strings.Lines(string(maps)) {
-		if i := strings.IndexByte(line, '/'); i >= 0 {
-			names = append(names, strings.TrimSpace(line[i:]))
-		}
-	}
-	slices.Sort(names)
-	return slices.Compact(names), nil
-}
-
-// pathRule allows uses of a file.
-type pathRule struct {
-	name   string
-	access uint64
-}
-
-// Uses of a file, of those that landlock can forbid.
-const (
-	useDevice  = unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_WRITE_FILE | unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
-	useProgram = unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_EXECUTE
-)
-
-// landlockFS are the uses of files that a version of landlock knows, by version - 1.
-var landlockFS = []uint64{
-	unix.LANDLOCK_ACCESS_FS_REFER - 1, unix.LANDLOCK_ACCESS_FS_TRUNCATE - 1, unix.LANDLOCK_ACCESS_FS_IOCTL_DEV - 1, unix.LANDLOCK_ACCESS_FS_IOCTL_DEV - 1,
-	unix.LANDLOCK_ACCESS_FS_IOCTL_DEV<<1 - 1,
-}
-
-// landlock forbids the thread all files but those of the rules, and TCP. It returns what the kernel lacks.
-func landlock(rules []pathRule) (missing string, err error) {
-	version, err := landlockVersion()
-	if err != nil || version < 1 {
-		return fmt.Sprintf("the kernel has no landlock (%v), which restricts its files", err), nil
-	}
-	attr := unix.LandlockRulesetAttr{Handled_access_fs: landlockFS[min(version, len(landlockFS))-1]}
-	if version >= 4 {
-		attr.Handled_access_net = unix.LANDLOCK_ACCESS_NET_BIND_TCP | unix.LANDLOCK_ACCESS_NET_CONNECT_TCP
-	}
-	if version >= 6 {
-		attr.Scoped = unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET | unix.LANDLOCK_SCOPE_SIGNAL
-	}
-	ruleset, err := newRuleset(&attr)
-	if err != nil {
-		return "", fmt.Errorf("landlock_create_ruleset: %w", err)
-	}
-	defer unix.Close(ruleset)
-	for _, r := range rules {
-		fd, err := unix.Open(r.name, unix.O_PATH|unix.O_CLOEXEC, 0)
-		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
-			continue // whoever needs it says so
-		} else if err != nil {
-			return "", fmt.Errorf("open %s: %w", r.name, err)
-		}
-		err = addRule(ruleset, &unix.LandlockPathBeneathAttr{Parent_fd: int32(fd), Allowed_access: r.access & attr.Handled_access_fs})
-		unix.Close(fd)
-		if err != nil {
-			return "", fmt.Errorf("landlock_add_rule %s: %w", r.name, err)
-		}
-	}
-	if _, _, errno := unix.Syscall(unix.SYS_LANDLOCK_RESTRICT_SELF, uintptr(ruleset), 0, 0); errno != 0 {
-		return "", fmt.Errorf("landlock_restrict_self: %w", errno)
-	}
-	return "", nil
 }
 
 // dropCapabilities takes all capabilities from the thread.
@@ -201,9 +134,5 @@ func forbid(calls []uint32) (missing string, err error) {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return "", fmt.Errorf("PR_SET_DUMPABLE: %w", err)
 	}
-	err = install(newFilter(calls))
-	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EINVAL) {
-		return fmt.Sprintf("the kernel has no seccomp filters (%v), which restrict its system calls", err), nil
-	}
-	return "", err
+	return newFilter(calls).Install()
 }
