@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,8 +30,8 @@ var systemFiles = []string{
 	"/etc/localtime", "/etc/passwd", "/etc/group", "/etc/nsswitch.conf", "/etc/hosts", "/etc/resolv.conf", "/etc/ld.so.cache", "/dev/urandom",
 }
 
-// Confine forbids this thread all files that the server does not need, and what it executes: execute the program anew on
-// it. The file is the configuration's, "" without one. It returns what the kernel lacks.
+// Confine keeps the goroutine on its thread, and forbids that thread, and what it executes, all files that the server does
+// not need: execute the program anew. The file is the configuration's, "" without one. It returns what the kernel lacks.
 func (p *Plan) Confine(file string) (missing string, err error) {
 	files := sandbox.Files{
 		Paths:           []sandbox.Path{{Name: "/dev/null", Use: sandbox.Device}},
@@ -65,6 +66,7 @@ func (p *Plan) Confine(file string) (missing string, err error) {
 		}
 		files.Ports = []uint16{uint16(n)}
 	}
+	runtime.LockOSThread() // for good
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return "", fmt.Errorf("PR_SET_NO_NEW_PRIVS: %w", err)
 	}

@@ -5,7 +5,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"runtime"
 
 	"golang.org/x/sys/unix"
 
@@ -69,7 +68,6 @@ func (s *steps) again(plan *serve.Plan, file string, from serve.Sockets) error {
 	if err != nil {
 		return err
 	}
-	runtime.LockOSThread() // for good: the thread is confined
 	missing, err := plan.Confine(file)
 	if err != nil {
 		return err
