@@ -1,8 +1,8 @@
 // Package sandbox takes from a process what it does not need, before it works on what a guest made.
 //
 // It takes two steps. [Again] gives up privileges and files on one thread, and executes the program anew on it, so that all
-// threads are bound, in a program with cgo too. [Forbid] then forbids all system calls but a few. The package has no state, locks or
-// goroutines.
+// threads are bound, in a program with cgo too. [Forbid] then forbids all system calls but a few. The server, which keeps more,
+// calls the parts of both itself. What a confined process starts is confined, too. The package has no state, locks or goroutines.
 package sandbox
 
 import (
@@ -20,9 +20,9 @@ import (
 // Self is the program that runs.
 const Self = "/proc/self/exe"
 
-// Again confines the thread to the files of the rules and of the program itself, and executes the program anew on it, with
+// Again confines the thread to the files of files and of the program itself, and executes the program anew on it, with
 // one more argument: what the kernel lacks. Descriptors from keep on are closed. It returns only if that fails.
-func Again(rules []Rule, limits map[int]uint64, keep uint) error {
+func Again(files Files, limits map[int]uint64, keep uint) error {
 	runtime.LockOSThread()
 	for limit, n := range limits {
 		if err := unix.Setrlimit(limit, &unix.Rlimit{Cur: n, Max: n}); err != nil {
@@ -32,15 +32,15 @@ func Again(rules []Rule, limits map[int]uint64, keep uint) error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("PR_SET_NO_NEW_PRIVS: %w", err)
 	}
-	libraries, err := mapped()
+	libraries, err := Libraries()
 	if err != nil {
 		return err
 	}
-	rules = append(rules, Rule{Self, UseProgram}, Rule{"/etc/ld.so.cache", unix.LANDLOCK_ACCESS_FS_READ_FILE})
+	files.Paths = append(files.Paths, Path{Self, Program}, Path{"/etc/ld.so.cache", Read})
 	for _, name := range libraries {
-		rules = append(rules, Rule{name, UseProgram})
+		files.Paths = append(files.Paths, Path{name, Program})
 	}
-	missing, err := landlock(rules)
+	missing, err := files.Restrict()
 	if err != nil {
 		return err
 	}
@@ -53,8 +53,8 @@ func Again(rules []Rule, limits map[int]uint64, keep uint) error {
 	return fmt.Errorf("execve %s: %w", Self, unix.Exec(Self, append(slices.Clone(os.Args), missing), os.Environ()))
 }
 
-// mapped lists the files that the program has mapped: itself and its libraries, which it needs to start again.
-func mapped() (names []string, err error) {
+// Libraries lists the files that the program has mapped: itself and its libraries, which it needs to start again.
+func Libraries() (names []string, err error) {
 	maps, err := os.ReadFile("/proc/self/maps")
 	if err != nil {
 		return nil, err
@@ -80,8 +80,7 @@ func dropCapabilities() error {
 	return nil
 }
 
-// Forbid is the second step. It checks the first, and returns what the kernel lacks, and the listener for [Serve], -1 if
-// there is none.
+// Forbid is the second step. It checks the first, and installs the filter.
 func Forbid(f *Filter) (missing string, listener int, err error) {
 	var has [2]unix.CapUserData
 	if err := unix.Capget(&unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &has[0]); err != nil {
@@ -94,10 +93,5 @@ func Forbid(f *Filter) (missing string, listener int, err error) {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return "", -1, fmt.Errorf("PR_SET_DUMPABLE: %w", err)
 	}
-	f.answer(refuse)
-	listener, err = install(*f)
-	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EINVAL) {
-		return fmt.Sprintf("the kernel has no seccomp filters (%v), which restrict its system calls", err), -1, nil
-	}
-	return "", listener, err
+	return f.Install()
 }

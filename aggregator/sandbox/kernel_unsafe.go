@@ -26,9 +26,23 @@ func newRuleset(attr *unix.LandlockRulesetAttr) (int, error) {
 	return int(fd), nil
 }
 
-// addRule adds a rule to a ruleset.
-func addRule(ruleset int, attr *unix.LandlockPathBeneathAttr) error {
-	_, _, errno := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, uintptr(ruleset), unix.LANDLOCK_RULE_PATH_BENEATH, uintptr(unsafe.Pointer(attr)), 0, 0, 0)
+// ruleNetPort is LANDLOCK_RULE_NET_PORT.
+const ruleNetPort = 2
+
+// portAttr is struct landlock_net_port_attr.
+type portAttr struct{ access, port uint64 }
+
+// addPath adds a rule of a file to a ruleset, addPort one of a TCP port.
+func addPath(ruleset int, attr *unix.LandlockPathBeneathAttr) error {
+	return addRule(ruleset, unix.LANDLOCK_RULE_PATH_BENEATH, unsafe.Pointer(attr))
+}
+
+func addPort(ruleset int, attr *portAttr) error {
+	return addRule(ruleset, ruleNetPort, unsafe.Pointer(attr))
+}
+
+func addRule(ruleset int, kind uintptr, attr unsafe.Pointer) error {
+	_, _, errno := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, uintptr(ruleset), kind, uintptr(attr), 0, 0, 0)
 	if errno != 0 {
 		return errno
 	}
@@ -37,7 +51,7 @@ func addRule(ruleset int, attr *unix.LandlockPathBeneathAttr) error {
 
 // install makes the kernel judge all system calls of all threads by a filter. It returns the listener, -1 of a filter that
 // asks nobody: the kernel allows one for all filters of a process.
-func install(f Filter) (listener int, err error) {
+func install(f []unix.SockFilter) (listener int, err error) {
 	program := unix.SockFprog{Len: uint16(len(f)), Filter: unsafe.SliceData(f)}
 	flags := uintptr(unix.SECCOMP_FILTER_FLAG_TSYNC | unix.SECCOMP_FILTER_FLAG_TSYNC_ESRCH)
 	asks := slices.ContainsFunc(f, func(i unix.SockFilter) bool { return i.K == unix.SECCOMP_RET_USER_NOTIF })

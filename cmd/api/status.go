@@ -80,6 +80,8 @@ type GPU struct {
 	Tables       uint64            `json:"tables" metric:"tables_bytes" help:"Gauge. Bytes of the card's memory that are reserved for its page tables."`
 	Channels     int               `json:"channels" metric:"channels_limit" help:"Gauge. The most channels that the guest may have; 0 in pass-through, where it has all."`
 	Attached     bool              `json:"attached" help:"Gauge. Whether a client is attached now."`
+	ClientPID    int               `json:"client_pid,omitempty" metric:"-" help:"Process of the client that is attached, as the server sees it; absent if it is not known."`
+	ClientUser   string            `json:"client_user,omitempty"` // its user: a name, or a number without
 	Clients      uint64            `json:"clients" help:"Clients since the GPU was added."`
 	Traps        uint64            `json:"traps" help:"Reads and writes of the guest that reached the server; if there are thousands in a second, umbra regs --touched shows which registers they access."`
 	Interrupts   uint64            `json:"interrupts" help:"Interrupts to the present or last client."`

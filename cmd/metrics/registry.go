@@ -58,6 +58,15 @@ func Numbers() (all []*Number) {
 	return all
 }
 
+// Helps are the help texts of all numbers by structure and key: "GPUReport.traps".
+func Helps() map[string]string {
+	out := make(map[string]string)
+	for _, n := range Numbers() {
+		out[n.In+"."+n.Key] = n.Help
+	}
+	return out
+}
+
 // A plan says where the numbers of a structure are.
 type plan struct {
 	labels  [][]int // indexes of fields

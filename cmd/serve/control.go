@@ -185,8 +185,14 @@ func (s *Server) add(g config.GPU) (out api.GPU, err error) {
 	defer s.mu.Unlock()
 	socket := g.SocketPath()
 	from, access := s.inherited[socket.Name], (*Access)(nil)
+	if err := s.permitted(g.Where("rom"), g.ROM); err != nil {
+		return out, refused(err)
+	}
 	if from == nil {
 		if err := resolve(socket.Path, socket.Where); err != nil {
+			return out, refused(err)
+		}
+		if err := s.permitted(socket.Where, *socket.Path); err != nil {
 			return out, refused(err)
 		}
 		if access, err = accessOf(&socket); err != nil {

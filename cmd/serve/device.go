@@ -72,6 +72,8 @@ type Device struct {
 
 	mu       sync.Mutex // guards the fields below
 	attached bool       // from the start of a client's admission
+	pid      int        // of the attached client, 0 if it is not known
+	user     string
 	retired  bool
 }
 
@@ -204,14 +206,25 @@ func (d *Device) Admit() error {
 func (d *Device) Dismissed() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.attached = false
+	d.attached, d.pid, d.user = false, 0, ""
+}
+
+// Client is the process and the user of the attached client, 0 and "" if they are not known.
+func (d *Device) Client() (pid int, user string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.pid, d.user
 }
 
 // Attached implements vfiouser.Device.
 func (d *Device) Attached(h *vfiouser.Host) {
 	about := []any{}
 	if p := h.Peer(); p != nil {
-		about = []any{"pid", p.Pid, "user", userName(p.Uid)}
+		pid, user := int(p.Pid), userName(p.Uid)
+		about = []any{"pid", pid, "user", user}
+		d.mu.Lock()
+		d.pid, d.user = pid, user
+		d.mu.Unlock()
 	}
 	d.log.Info("client attached", about...)
 	d.client = &hostSide{Memory: h.Memory(), host: h}

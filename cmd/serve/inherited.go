@@ -71,6 +71,16 @@ func (s Sockets) Paths() map[string]string {
 	return out
 }
 
+// Keep lets the program that this process executes inherit the sockets in their places.
+func (s Sockets) Keep() error {
+	for _, i := range s {
+		if _, err := unix.FcntlInt(i.listening.Fd(), unix.F_SETFD, 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Inherit takes over a descriptor.
 func Inherit(fd int) (*Inherited, error) { return inherit(fd, "--fd", fmt.Sprint(fd)) }
 

@@ -91,6 +91,7 @@ func (e *Endpoint) Status() api.GPU {
 		Counts: make(map[string]uint64), RulesBroken: make(map[string]uint64),
 		Inexact: e.inexact(),
 	}
+	g.ClientPID, g.ClientUser = e.Device.Client()
 	for r, n := range stats.DMARefused {
 		g.RulesBroken[vfiouser.DMARule(r).String()] = n
 	}

@@ -32,6 +32,8 @@ type Server struct {
 
 	inherited Sockets
 
+	Confined []string // the folders of files that are named while it runs; nil without a sandbox. It is set before Run
+
 	// Reread reads the configuration again for Reload; nil without a file. It is set before Run.
 	Reread    func() (*config.Config, error)
 	reloading sync.Mutex                    // one Reload at a time; taken before the other locks

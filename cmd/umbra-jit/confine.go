@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -13,9 +14,6 @@ import (
 // systemLibrary is how the system's loader knows libLLVM.
 const systemLibrary = "libLLVM.so.19.1"
 
-// systemFolders have the libraries of a system.
-var systemFolders = []string{"/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib"}
-
 // Limits of the process. maxData is for what is neither the guest's memory nor reserved for the table of pages.
 const (
 	maxFiles  = 320
@@ -25,24 +23,25 @@ const (
 
 // confine executes the program anew, with no privileges and no files but those of the library. It returns only if that fails.
 func confine(library, dir string) error {
-	var rules []sandbox.Rule
-	for _, name := range append(systemFolders, library, dir) {
+	var files sandbox.Files
+	for _, name := range append(slices.Clone(jit.SystemFolders), library, dir) {
 		if name == "" {
 			continue
 		}
 		if at, err := filepath.EvalSymlinks(name); err == nil {
 			name = at
 		}
-		rules = append(rules, sandbox.Rule{Name: name, Access: sandbox.UseProgram})
+		files.Paths = append(files.Paths, sandbox.Path{Name: name, Use: sandbox.Program})
 	}
-	return sandbox.Again(rules, map[int]uint64{unix.RLIMIT_CORE: 0, unix.RLIMIT_NOFILE: maxFiles, unix.RLIMIT_DATA: tableData + maxData}, jit.CardFD+1)
+	return sandbox.Again(files, map[int]uint64{unix.RLIMIT_CORE: 0, unix.RLIMIT_NOFILE: maxFiles, unix.RLIMIT_DATA: tableData + maxData}, jit.CardFD+1)
 }
 
 // forbid gives up all system calls that code of a guest could harm with: no file can be opened, and memory is writable or
 // executable, not both. The card's memory is all guests': it can only be mapped, in parts to which the server agrees, and
 // neither a copy of its descriptor nor another size of such a part can be had.
 func forbid() (missing string, listener *os.File, err error) {
-	f := sandbox.NewFilter()
+	f := sandbox.NewFilter(sandbox.Refuse)
+	f.Runtime()
 	f.Allow(unix.SYS_BRK, unix.SYS_SETPRIORITY)
 	f.Except(unix.SYS_READ, 0, jit.CardFD)
 	f.Except(unix.SYS_WRITE, 0, jit.CardFD)

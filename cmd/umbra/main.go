@@ -61,7 +61,10 @@ type commands struct {
 }
 
 // output is where a subcommand writes its results and its messages.
-type output struct{ stdout, stderr io.Writer }
+type output struct {
+	stdout, stderr io.Writer
+	process        bool // this process is for the command alone, which may replace or confine it
+}
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -147,7 +150,7 @@ func newParser(ctx context.Context, stdout, stderr io.Writer, exit func(int)) *k
 		kong.Writers(stdout, stderr),
 		kong.Exit(exit),
 		kong.BindTo(ctx, (*context.Context)(nil)),
-		kong.Bind(output{stdout, stderr}),
+		kong.Bind(output{stdout, stderr, stdout == io.Writer(os.Stdout)}),
 		kong.ConfigureHelp(kong.HelpOptions{NoExpandSubcommands: true}),
 		kong.ValueFormatter(withDefault),
 	}

@@ -251,6 +251,8 @@ func TestThreeGuests(t *testing.T) {
 	require.NoError(t, err)
 	for _, g := range s.GPUs {
 		require.True(t, g.Attached)
+		require.Equal(t, os.Getpid(), g.ClientPID)
+		require.NotEmpty(t, g.ClientUser)
 		require.Equal(t, map[string]uint64{"a": 0, "b": 6, "c": 0}[g.Name], g.RulesBroken["bad_window"])
 		require.Equal(t, map[string]uint64{"a": 2, "b": 8, "c": 2}[g.Name], g.Traps)
 	}

@@ -46,6 +46,12 @@ const defaultControl = "default"
 const noFD = -1
 
 func (c *serveCmd) Run(ctx context.Context, parsed *kong.Context, out output) (err error) {
+	steps := newSteps()
+	if c.File == "-" && out.process {
+		if err := steps.keepInput(); err != nil {
+			return err
+		}
+	}
 	from, err := serve.InheritNamed()
 	if err != nil {
 		return err
@@ -55,18 +61,21 @@ func (c *serveCmd) Run(ctx context.Context, parsed *kong.Context, out output) (e
 		return errors.Join(err, serve.CheckHost(o))
 	}
 	log := newLog(&o.Log, out.stderr)
-	signals := catchSignals()
-	defer signal.Stop(signals)
-	parent, err := newNotifier()
-	if err != nil {
-		return err
-	}
 	plan, err := serve.NewPlan(o, c.FD != noFD || o.Socket != "", log)
 	if err != nil {
 		return err
 	}
 	if c.CheckOnly {
 		_, err := fmt.Fprintf(out.stdout, "%s: nothing is wrong; %s, %s\n", cmp.Or(c.File, "the options"), cardText(o), plural(uint64(len(o.GPUs)), "virtual GPU", "virtual GPUs"))
+		return err
+	}
+	if out.process && o.Server.Sandbox == serve.SandboxOn && !steps.second {
+		return steps.again(plan, c.File, from)
+	}
+	signals := catchSignals()
+	defer signal.Stop(signals)
+	parent, err := newNotifier()
+	if err != nil {
 		return err
 	}
 	control, err := plan.Control(from)
@@ -94,6 +103,11 @@ func (c *serveCmd) Run(ctx context.Context, parsed *kong.Context, out output) (e
 		from[config.WholeSocket] = given
 	}
 	moreProcessors()
+	if out.process && o.Server.Sandbox != serve.SandboxOff {
+		if err := steps.filter(plan, log); err != nil {
+			return err
+		}
+	}
 	server, err := plan.Start(from)
 	if err != nil {
 		return err
@@ -107,6 +121,11 @@ func (c *serveCmd) Run(ctx context.Context, parsed *kong.Context, out output) (e
 		err = errors.Join(err, closed)
 	}()
 	server.Version = versionString()
+	if steps.second {
+		if server.Confined, err = plan.Folders(); err != nil {
+			return err
+		}
+	}
 	if c.File != "" && c.File != "-" {
 		server.Reread = func() (*config.Config, error) { return c.options(parsed, from.Paths()) }
 	}

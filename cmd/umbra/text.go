@@ -23,10 +23,7 @@ func gpuTable(b *strings.Builder, gpus []api.GPU, sockets bool) {
 	t := newTable(b, "", strings.Join(head, "\t"))
 	for i := range gpus {
 		g := &gpus[i]
-		client, channels := "-", "all"
-		if g.Attached {
-			client = "attached"
-		}
+		client, channels := clientText(g.Attached, g.ClientPID), "all"
 		if g.Channels > 0 {
 			channels = fmt.Sprint(g.Channels)
 		}
@@ -136,6 +133,7 @@ func statusText(b *strings.Builder, s *api.Status) {
 	}
 	programText(b, c.Programs)
 	gpuTable(b, s.GPUs, false)
+	words := statusWords
 	t := newTable(b, "Card time, by "+c.Policy+"; umbra sched show has more", "name\tweight\tcap\tpriority\tbusy\twaited\trequests\theld\trunaways")
 	for i := range s.GPUs {
 		g := &s.GPUs[i]
@@ -146,7 +144,13 @@ func statusText(b *strings.Builder, s *api.Status) {
 		t.row("%s\t%d\t%s\t%d\t%v\t%v\t%d\t%d\t%d", g.Name, g.Share.Weight, percent(g.Share.Cap), g.Share.Priority,
 			short(a.Busy), short(a.Wait), a.Requests, a.Held, g.Counts["runaways"])
 	}
+	if t.w != nil {
+		words = append(words, ledgerWords...)
+	}
 	t.flush()
+	if len(s.GPUs) > 0 {
+		b.WriteString("\n" + legend(words, ""))
+	}
 }
 
 // programText says how much of the guests' programs ran as machine code.

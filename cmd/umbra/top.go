@@ -223,7 +223,7 @@ func (m *topModel) View() tea.View {
 	if len(m.uses) == 0 {
 		b.WriteString("  the first look takes " + m.Interval.String() + "; a server without GPUs has no rows\n")
 	}
-	fmt.Fprintf(&b, "%s  by %s; s: another order, up, down: choose (%s), enter: its engines, q: quit\n", topLegend, m.Sort, m.chosen())
+	fmt.Fprintf(&b, "\n%s  by %s; s: another order, up, down: choose (%s), enter: its engines, q: quit\n", topLegend, m.Sort, m.chosen())
 	v := tea.NewView(b.String())
 	v.AltScreen = true
 	return v

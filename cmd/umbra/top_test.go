@@ -49,7 +49,7 @@ func TestUses(t *testing.T) {
 	require.Equal(t, "traps", m.Sort)
 	require.Equal(t, "b", m.detail)
 	view := m.View().Content
-	require.Regexp(t, `(?m)^  a +attached +100 +50% +3 +0 +0 +200 +0 +14$`, view)
+	require.Regexp(t, `(?m)^  a +attached +- +100 +50% +3 +0 +0 +200 +0 +14$`, view)
 	require.Regexp(t, `b, .* of VRAM\n  engine +busy\n  graphics +12.5%\n  copy 0 +25.0%`, view)
 	for line := range strings.Lines(view) {
 		require.LessOrEqual(t, len(line), 81, line)

@@ -15,6 +15,8 @@ type gpuUse struct {
 	Time       time.Time     `json:"time"` // of the second look
 	GPU        string        `json:"gpu"`
 	Attached   bool          `json:"attached"`
+	PID        int           `json:"pid,omitempty"` // of the client
+	User       string        `json:"user,omitempty"`
 	Weight     int           `json:"weight"`
 	Busy       float64       `json:"busy_percent"` // of its busiest engine
 	Engines    []engineUse   `json:"engines,omitempty"`
@@ -54,7 +56,7 @@ func usesOf(before, after *api.Status, at time.Time) []gpuUse {
 			b = &api.GPU{}
 		}
 		u := gpuUse{
-			Time: at, GPU: g.Name, Attached: g.Attached, VRAM: g.VRAM, Trouble: cmp.Or(g.Quarantine, g.OutOfService), Broken: g.Broken(),
+			Time: at, GPU: g.Name, Attached: g.Attached, PID: g.ClientPID, User: g.ClientUser, VRAM: g.VRAM, Trouble: cmp.Or(g.Quarantine, g.OutOfService), Broken: g.Broken(),
 			Faults: g.Faults, NewFaults: g.Faults - min(b.Faults, g.Faults), ShadowTime: g.ShadowTime - min(b.ShadowTime, g.ShadowTime),
 			Bytes: float64(g.Bytes-min(b.Bytes, g.Bytes)) / seconds, Traps: float64(g.Traps-b.Traps) / seconds,
 			Interrupts: float64(g.Interrupts-min(b.Interrupts, g.Interrupts)) / seconds,
@@ -95,14 +97,10 @@ func sortUses(list []gpuUse, order string) {
 
 // usesText is the table of umbra top, in 80 columns, with the engines of one GPU below.
 func usesText(b *strings.Builder, list []gpuUse, detail string) {
-	t := newTable(b, "", "name\tclient\tweight\tbusy\twaiting\ton card\tMB/s\ttraps/s\tirqs/s\tfaults")
+	t := newTable(b, "", "name\tclient\tuser\tweight\tbusy\twait\tcard\tMB/s\ttraps/s\tirqs/s\tfaults")
 	for i := range list {
 		u := &list[i]
-		client := "-"
-		if u.Attached {
-			client = "attached"
-		}
-		t.row("%s\t%s\t%d\t%.0f%%\t%d\t%d\t%.0f\t%.0f\t%.0f\t%d", u.GPU, client, u.Weight, u.Busy, u.Waiting, u.OnCard, u.Bytes/1e6, u.Traps, u.Interrupts, u.Faults)
+		t.row("%s\t%s\t%s\t%d\t%.0f%%\t%d\t%d\t%.0f\t%.0f\t%.0f\t%d", u.GPU, clientText(u.Attached, u.PID), clip(cmp.Or(u.User, "-")), u.Weight, u.Busy, u.Waiting, u.OnCard, u.Bytes/1e6, u.Traps, u.Interrupts, u.Faults)
 	}
 	t.flush()
 	for i := range list {
@@ -122,7 +120,8 @@ func usesText(b *strings.Builder, list []gpuUse, detail string) {
 	}
 }
 
-const topLegend = `
-  busy: time of its busiest engine; waiting, on card: ring entries; MB/s: moved
-  by engines; traps/s: accesses that reached the server; faults: since its start
-`
+// topLegend explains the columns of usesText.
+var topLegend = legend([]explained{
+	{"weight", "LedgerNode", "weight"}, {"busy", "EngineAccount", "busy_ns"}, {"wait", "LedgerNode", "waiting"}, {"card", "LedgerNode", "on_card"},
+	{"MB/s", "GPUReport", "bytes"}, {"traps/s", "GPUReport", "traps"}, {"irqs/s", "GPUReport", "interrupts"}, {"faults", "GPUReport", "faults"},
+}, "busy, in percent, is of the busiest engine; faults are those since the start")

@@ -1,5 +1,5 @@
 // Package pack tests the Debian package: what make deb builds is unpacked, its server started with its configuration,
-// and its numbers read by Debian's own Prometheus with the package's alerts.
+// and its numbers read by Debian's own Prometheus with the package's alerts. A new user's first hour is a test, too, with two guests.
 package pack
 
 import (
@@ -29,24 +29,65 @@ import (
 // patience bounds what a busy machine may take.
 const patience = time.Minute
 
-// TestPackage: the package has all that its units name.
-func TestPackage(t *testing.T) {
-	scale.ReleaseOnly(t)
+// unpacked builds the package and unpacks it.
+func unpacked(t *testing.T) (work, root string) {
+	t.Helper()
 	if _, err := exec.LookPath("dpkg-deb"); err != nil {
 		t.Skip("needs dpkg-deb: apt-get install dpkg")
 	}
-	work := t.TempDir()
-	output := func(name string, args ...string) string {
-		t.Helper()
-		out, err := exec.Command(name, args...).CombinedOutput()
-		require.NoError(t, err, "%s", out)
-		return string(out)
-	}
-	output("make", "-C", "../..", "deb", "VERSION=v0.1.2", "OUT="+work)
-	root := filepath.Join(work, "root")
-	output("dpkg-deb", "-x", filepath.Join(work, "umbra_0.1.2_amd64.deb"), root)
+	work = t.TempDir()
+	output(t, "make", "-C", "../..", "deb", "VERSION=v0.1.2", "OUT="+work)
+	root = filepath.Join(work, "root")
+	output(t, "dpkg-deb", "-x", filepath.Join(work, "umbra_0.1.2_amd64.deb"), root)
+	return work, root
+}
+
+// output is what a program says, which must succeed.
+func output(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	return string(out)
+}
+
+// configured is the package's configuration as it is, but for the folder, the group, which this machine may not have, and
+// the address for Prometheus.
+func configured(t *testing.T, work, root string) (config, address string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, "etc/umbra/umbra.yaml"))
+	require.NoError(t, err)
+	me, err := user.Current()
+	require.NoError(t, err)
+	address = free(t)
+	config = filepath.Join(work, "umbra.yaml")
+	changed := strings.NewReplacer("/run/umbra", work, "group: kvm", "group: "+me.Gid, "# metrics: 127.0.0.1:9101", "metrics: "+address).Replace(string(text))
+	require.NoError(t, os.WriteFile(config, []byte(changed), 0o600))
+	return config, address
+}
+
+// free is an address where nothing listens.
+func free(t *testing.T) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// prometheus starts Debian's Prometheus, which reads the numbers at an address all the time, and returns where it answers.
+func prometheus(t *testing.T, programs, work, alerts, address string) string {
+	reader := filepath.Join(work, "prometheus.yml")
+	require.NoError(t, os.WriteFile(reader, []byte("global: {scrape_interval: 200ms, evaluation_interval: 200ms}\nrule_files: ["+alerts+"]\nscrape_configs: [{job_name: umbra, static_configs: [{targets: ['"+address+"']}]}]\n"), 0o600))
+	asked := free(t)
+	started(t, filepath.Join(programs, "prometheus"), "--config.file", reader, "--storage.tsdb.path", filepath.Join(work, "data"), "--web.listen-address", asked)
+	return asked
+}
+
+// TestPackage: the package has all that its units name.
+func TestPackage(t *testing.T) {
+	scale.ReleaseOnly(t)
+	work, root := unpacked(t)
 	umbra := filepath.Join(root, "usr/bin/umbra")
-	require.Contains(t, output(umbra, "--version"), "umbra v0.1.2 ")
+	require.Contains(t, output(t, umbra, "--version"), "umbra v0.1.2 ")
 	for _, name := range []string{"usr/share/man/man1/umbra-serve.1", "usr/lib/systemd/system/umbra.service", "usr/lib/systemd/system/umbra-gpu@.socket", "usr/lib/sysusers.d/umbra.conf", "usr/share/umbra/grafana/umbra.json", "usr/share/bash-completion/completions/umbra"} {
 		require.FileExists(t, filepath.Join(root, name))
 	}
@@ -54,26 +95,15 @@ func TestPackage(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, string(unit), "ExecStart=/usr/bin/umbra serve --config /etc/umbra/umbra.yaml\n")
 
-	// The configuration as it is, but for the folder and the group, which this machine may not have.
-	text, err := os.ReadFile(filepath.Join(root, "etc/umbra/umbra.yaml"))
-	require.NoError(t, err)
-	me, err := user.Current()
-	require.NoError(t, err)
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	address := free.Addr().String()
-	require.NoError(t, free.Close())
-	config := filepath.Join(work, "umbra.yaml")
-	changed := strings.NewReplacer("/run/umbra", work, "group: kvm", "group: "+me.Gid, "# metrics: 127.0.0.1:9101", "metrics: "+address).Replace(string(text))
-	require.NoError(t, os.WriteFile(config, []byte(changed), 0o600))
-	require.Contains(t, output(umbra, "serve", "--check", "--config", config), "nothing is wrong")
+	config, address := configured(t, work, root)
+	require.Contains(t, output(t, umbra, "serve", "--check", "--config", config), "nothing is wrong")
 
 	programs, err := (&fetch.Cache{Dir: cache(t), Progress: t.Output()}).Prometheus(t.Context())
 	require.NoError(t, err)
 	promtool := filepath.Join(programs, "promtool")
 	alerts := filepath.Join(root, "usr/share/umbra/prometheus/umbra.rules.yml")
-	output(promtool, "check", "rules", alerts)
-	output(promtool, "check", "config", filepath.Join(root, "usr/share/umbra/prometheus/umbra.scrape.yml"))
+	output(t, promtool, "check", "rules", alerts)
+	output(t, promtool, "check", "config", filepath.Join(root, "usr/share/umbra/prometheus/umbra.scrape.yml"))
 
 	started(t, umbra, "serve", "--config", config)
 	var guest *client.Client
@@ -94,13 +124,7 @@ func TestPackage(t *testing.T) {
 	out, err := check.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 
-	reader := filepath.Join(work, "prometheus.yml")
-	require.NoError(t, os.WriteFile(reader, []byte("global: {scrape_interval: 200ms, evaluation_interval: 200ms}\nrule_files: ["+alerts+"]\nscrape_configs: [{job_name: umbra, static_configs: [{targets: ['"+address+"']}]}]\n"), 0o600))
-	free, err = net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	asked := free.Addr().String()
-	require.NoError(t, free.Close())
-	started(t, filepath.Join(programs, "prometheus"), "--config.file", reader, "--storage.tsdb.path", filepath.Join(work, "data"), "--web.listen-address", asked)
+	asked := prometheus(t, programs, work, alerts, address)
 	require.Eventually(t, func() bool {
 		return query(t.Context(), asked, `umbra_gpu_region_reads_total{gpu="desk",region="BAR0"}`) == "100"
 	}, patience, 100*time.Millisecond)

@@ -69,10 +69,14 @@ func again(minor int) error {
 	if os.Getuid() == 0 || os.Geteuid() == 0 {
 		return errors.New("the process of the card's channels must not run as root, whose channels may copy from physical addresses: set card.user")
 	}
-	return sandbox.Again([]sandbox.Rule{
-		{Name: "/dev/nvidiactl", Access: sandbox.UseDevice}, {Name: fmt.Sprintf("/dev/nvidia%d", minor), Access: sandbox.UseDevice},
-		{Name: nvrm.VersionFile, Access: unix.LANDLOCK_ACCESS_FS_READ_FILE},
-	}, map[int]uint64{unix.RLIMIT_CORE: 0, unix.RLIMIT_NOFILE: maxFiles}, socketFD+1)
+	return sandbox.Again(sandbox.Files{Paths: CardFiles(minor)}, map[int]uint64{unix.RLIMIT_CORE: 0, unix.RLIMIT_NOFILE: maxFiles}, socketFD+1)
+}
+
+// CardFiles are the files by which a process reaches a card, which the server must be allowed, too.
+func CardFiles(minor int) []sandbox.Path {
+	return []sandbox.Path{
+		{Name: "/dev/nvidiactl", Use: sandbox.Device}, {Name: fmt.Sprintf("/dev/nvidia%d", minor), Use: sandbox.Device}, {Name: nvrm.VersionFile, Use: sandbox.Read},
+	}
 }
 
 // forbid is the second step. It checks the first.
@@ -86,7 +90,8 @@ func forbid(calls []uint32) (missing string, err error) {
 
 // newFilter allows what the process needs, and some calls more.
 func newFilter(more []uint32) *sandbox.Filter {
-	f := sandbox.NewFilter()
+	f := sandbox.NewFilter(sandbox.Refuse)
+	f.Runtime()
 	f.Allow(unix.SYS_READ, unix.SYS_WRITE, unix.SYS_OPENAT, unix.SYS_FCNTL)
 	f.Allow(more...)
 	f.NotExecutable()

@@ -13,6 +13,9 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/engine"
 )
 
+// SystemFolders have the libraries of a system, which a process may read.
+var SystemFolders = []string{"/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib"}
+
 // Config says how processes are started.
 type Config struct {
 	Program string // umbra-jit
