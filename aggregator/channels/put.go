@@ -50,6 +50,7 @@ func (ch *Channel) SubmitAll() { ch.submit(ch.state.LastPut) }
 // GP_PUT is read from the guest's structures.
 func (ch *Channel) submit(put uint32) {
 	if !ch.Ended() {
+		ch.trace(put)
 		ch.of.cfg.Gate.Submit(ch, put)
 	}
 }

@@ -1,7 +1,9 @@
 package api
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -20,6 +22,8 @@ type Backend interface {
 	SetScheduler(s SetRequest) (Scheduler, error)
 	Reload() (Reload, error)
 	Save() (Saved, error)
+	// Trace records, and writes to w until ctx ends. Before it wrote anything its error is an answer.
+	Trace(ctx context.Context, r TraceRequest, w io.Writer) error
 	Registers(gpu string) (RegisterTable, error) // of one GPU, or the sum of all ("")
 }
 

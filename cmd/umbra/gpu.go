@@ -15,12 +15,17 @@ import (
 
 // server is the running server that a subcommand talks to.
 type server struct {
+	control
+	JSON bool `name:"json" help:"Write JSON, as docs/control-api.md describes it."`
+}
+
+// control is where the server of a command is.
+type control struct {
 	Control string `env:"UMBRA_CONTROL" placeholder:"PATH" help:"Control socket of the server, as given to umbra serve --control. By default $XDG_RUNTIME_DIR/umbra.sock or /run/umbra/control.sock, where one is."`
-	JSON    bool   `name:"json" help:"Write JSON, as docs/control-api.md describes it."`
 }
 
 // client returns a client of the server.
-func (s *server) client() (*api.Client, error) {
+func (s *control) client() (*api.Client, error) {
 	path := s.Control
 	if path == "" {
 		path = api.FindControl()

@@ -92,6 +92,9 @@ func TestRepliesKeepToOpenAPI(t *testing.T) {
 		{"GET /v1/registers", "/v1/registers?gpu=nobody", "", 404},
 		{"GET /v1/config", "/v1/config", "", 200},
 		{"POST /v1/reload", "/v1/reload", "", 200},
+		{"GET /v1/trace", "/v1/trace?gpu=a&for=1ms", "", 200},
+		{"GET /v1/trace", "/v1/trace?gpu=nobody", "", 404},
+		{"GET /v1/trace", "/v1/trace?for=1", "", 400},
 		{"GET /metrics", "/metrics", "", 200},
 	} {
 		method, at, _ := strings.Cut(r.operation, " ")
@@ -106,6 +109,10 @@ func TestRepliesKeepToOpenAPI(t *testing.T) {
 		if r.code == http.StatusOK {
 			kind = "200"
 			delete(left, r.operation)
+		}
+		if r.operation == "GET /v1/trace" && kind == "200" {
+			require.Contains(t, string(text), `umbra-trace 1 {`)
+			continue
 		}
 		if r.path == "/metrics" {
 			require.Contains(t, string(text), `umbra_gpu_weight{gpu="a"} 7`)

@@ -141,3 +141,26 @@ func (c *Class) bind(effects map[string]effect) {
 		panic("engine: more triggers than maxNotExecuted")
 	}
 }
+
+// MethodName names a method, with its place in an array of methods; one that the class does not have by its offset.
+func (c *Class) MethodName(method uint32) string {
+	row := c.lookup(method)
+	switch {
+	case row == nil:
+		return fmt.Sprintf("%04x", method)
+	case row.Stride == 0:
+		return row.Name
+	}
+	return fmt.Sprintf("%s(%d)", row.Name, (method-row.Offset)/row.Stride)
+}
+
+// Rows is how many methods and arrays of methods the class has, and RowOf which of them one is, -1 for none.
+func (c *Class) Rows() int { return len(c.rows) }
+
+// RowOf finds a method's row.
+func (c *Class) RowOf(method uint32) int {
+	if c.lookup(method) == nil {
+		return -1
+	}
+	return int(c.slot[method/4]) - 1
+}

@@ -1,0 +1,218 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/umbra-gpu/umbra/cmd/api"
+	"github.com/umbra-gpu/umbra/cmd/config"
+	"github.com/umbra-gpu/umbra/cmd/serve"
+	"github.com/umbra-gpu/umbra/cmd/trace"
+)
+
+type traceCmd struct {
+	Record traceRecordCmd `cmd:"" help:"Record what the guests of a running server do."`
+	Show   traceShowCmd   `cmd:"" help:"Write a recording as text, with the names of registers and methods."`
+	Stats  traceStatsCmd  `cmd:"" help:"Count what is in a recording."`
+	Diff   traceDiffCmd   `cmd:"" help:"Name the first difference between two recordings."`
+	Export traceExportCmd `cmd:"" help:"Write a recording in the form of another program."`
+}
+
+// recording is a file that the command reads.
+type recording struct {
+	File string `arg:"" placeholder:"FILE" help:"A recording of umbra trace record."`
+}
+
+// read opens the recording for f.
+func (r *recording) read(f func(*trace.File) error) error { return readRecording(r.File, f) }
+
+func readRecording(name string, f func(*trace.File) error) error {
+	in, err := os.Open(name)
+	if err != nil {
+		return badFile(name, err)
+	}
+	defer in.Close()
+	t, err := trace.Open(in, serve.RegistersOf)
+	if err != nil {
+		return badFile(name, err)
+	}
+	if err := f(t); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+type traceRecordCmd struct {
+	control
+	What        []string      `arg:"" name:"name file" help:"Name of the GPU, and the file to write; with --all the file alone."`
+	All         bool          `help:"Record all GPUs."`
+	For         time.Duration `placeholder:"TIME" default:"0s" help:"How long, for example 10s; until ^C without it."`
+	Pushbuffers bool          `help:"Also record the words of pushbuffers, up to 4096 of each submission."`
+}
+
+// Help is the text below the usage.
+func (traceRecordCmd) Help() string {
+	return "A recording has traps, submissions, the time of engines, what the scheduler decided, interrupts and faults. What a guest does through windows that it maps is not trapped; " +
+		"add its GPU with bar-map=none to see all. A guest never waits for a recording: events that find 65536 others before them are lost, and counted."
+}
+
+func (c *traceRecordCmd) Run(ctx context.Context, out output) (err error) {
+	request, file := api.TraceRequest{For: c.For, Pushbuffers: c.Pushbuffers}, c.What[len(c.What)-1]
+	switch {
+	case c.All && len(c.What) != 1:
+		return &config.Error{Where: "umbra trace record --all", Reason: fmt.Sprintf("one argument, the file; these are %d", len(c.What))}
+	case !c.All && len(c.What) != 2:
+		return &config.Error{Where: "umbra trace record", Reason: fmt.Sprintf("two arguments, the name of a GPU and a file, or --all and a file; these are %d", len(c.What))}
+	case !c.All:
+		request.GPU = c.What[0]
+	}
+	to := &lateFile{name: file}
+	client, err := c.client()
+	if err != nil {
+		return err
+	}
+	err = client.Trace(ctx, request, to)
+	if ctx.Err() != nil {
+		err = nil // that is how it ends
+	}
+	if closed := to.close(); err == nil {
+		err = closed
+	}
+	if to.f == nil || errors.As(err, new(*config.Error)) {
+		return err
+	}
+	counted := readRecording(file, func(f *trace.File) error {
+		s, err := f.Stats("")
+		if err != nil {
+			return err
+		}
+		events := uint64(0)
+		for _, n := range s.Kinds {
+			events += n
+		}
+		_, err = fmt.Fprintf(out.stdout, "%s: %s in %.1f s, %d lost\n", file, plural(events, "event", "events"), s.Length.Seconds(), s.Lost)
+		return err
+	})
+	return errors.Join(err, counted)
+}
+
+// lateFile is a file that is made by the first write: a request that is refused leaves what was there.
+type lateFile struct {
+	name string
+	f    *os.File
+}
+
+func (l *lateFile) Write(p []byte) (n int, err error) {
+	if l.f == nil {
+		if l.f, err = os.Create(l.name); err != nil {
+			return 0, badFile(l.name, err)
+		}
+	}
+	if n, err = l.f.Write(p); err != nil {
+		err = fmt.Errorf("the recording ends here: %w", err)
+	}
+	return n, err
+}
+
+func (l *lateFile) close() error {
+	if l.f == nil {
+		return nil
+	}
+	return l.f.Close()
+}
+
+type traceShowCmd struct {
+	recording
+	GPU       string `name:"gpu" placeholder:"NAME" help:"Show only this GPU."`
+	Mmiotrace bool   `help:"Write the text form of the kernel's mmiotrace, which envytools' demmio reads. The addresses of BARs are made up."`
+}
+
+func (c *traceShowCmd) Run(out output) error {
+	return c.read(func(f *trace.File) error {
+		w := bufio.NewWriter(out.stdout)
+		gpu, err := 0, error(nil)
+		if c.GPU != "" || c.Mmiotrace {
+			gpu, err = f.Find(c.GPU)
+		}
+		switch {
+		case err != nil:
+		case c.Mmiotrace:
+			err = f.Mmiotrace(w, gpu)
+		default:
+			err = f.Show(w, c.GPU)
+		}
+		return errors.Join(err, w.Flush())
+	})
+}
+
+type traceStatsCmd struct {
+	recording
+	GPU string `name:"gpu" placeholder:"NAME" help:"Count only this GPU."`
+}
+
+func (c *traceStatsCmd) Run(out output) error {
+	return c.read(func(f *trace.File) error {
+		s, err := f.Stats(c.GPU)
+		if err != nil {
+			return err
+		}
+		return s.Write(out.stdout)
+	})
+}
+
+type traceDiffCmd struct {
+	A    string `arg:"" placeholder:"A" help:"A recording."`
+	B    string `arg:"" placeholder:"B" help:"Another one, of the same chip."`
+	GPUA string `name:"gpu-a" placeholder:"NAME" help:"The GPU in A, of several."`
+	GPUB string `name:"gpu-b" placeholder:"NAME" help:"The GPU in B, of several."`
+}
+
+// Help is the text below the usage.
+func (traceDiffCmd) Help() string {
+	return "It compares accesses with their values. Of reads of one register in a row only the last counts, and no values of timers. The exit code is 1 if the recordings differ."
+}
+
+func (c *traceDiffCmd) Run(out output) error {
+	return readRecording(c.A, func(a *trace.File) error {
+		return readRecording(c.B, func(b *trace.File) error {
+			x, err := a.Find(c.GPUA)
+			if err != nil {
+				return err
+			}
+			y, err := b.Find(c.GPUB)
+			if err != nil {
+				return err
+			}
+			differ, err := trace.Diff(out.stdout, a, b, x, y)
+			if err == nil && differ {
+				err = ended(exitFailed)
+			}
+			return err
+		})
+	})
+}
+
+type traceExportCmd struct {
+	recording
+	Perfetto string `required:"" placeholder:"FILE" help:"Write the JSON form of Chrome's traces, which ui.perfetto.dev opens; - for standard output."`
+}
+
+func (c *traceExportCmd) Run(out output) error {
+	return c.read(func(f *trace.File) (err error) {
+		to := out.stdout
+		if c.Perfetto != "-" {
+			file, failed := os.Create(c.Perfetto)
+			if failed != nil {
+				return badFile(c.Perfetto, failed)
+			}
+			defer func() { err = errors.Join(err, file.Close()) }()
+			to = file
+		}
+		w := bufio.NewWriter(to)
+		return errors.Join(f.Perfetto(w), w.Flush())
+	})
+}
