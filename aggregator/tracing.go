@@ -21,18 +21,29 @@ func (g *Guest) SetTrace(r *trace.Recorder) { g.tracing.Set(r) }
 // Submitted appends to list what a submission has in the guest's memory now: the entries of its ring, and with words those
 // of its pushbuffers.
 func (g *Guest) Submitted(list []trace.Event, e trace.Event, words bool) []trace.Event {
+	g.traced(e.Channel, func(ch *channels.Channel) { list = ch.Submitted(list, e, words) })
+	return list
+}
+
+// ReadCode copies what a channel finds at an address of its own now. It returns false where there is none.
+func (g *Guest) ReadCode(channel uint16, va uint64, p []byte) (ok bool) {
+	g.traced(channel, func(ch *channels.Channel) { ok = ch.Read(va, p) })
+	return ok
+}
+
+// traced calls f with a channel, while the guest has its memory.
+func (g *Guest) traced(channel uint16, f func(*channels.Channel)) {
 	t := &g.tracing
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.ended || e.Channel >= channels.Max {
-		return list
+	if t.ended || channel >= channels.Max {
+		return
 	}
 	var ch *channels.Channel
-	g.locked(func() { ch = g.channels.Channel(uint32(e.Channel)) })
-	if ch == nil {
-		return list
+	g.locked(func() { ch = g.channels.Channel(uint32(channel)) })
+	if ch != nil {
+		f(ch)
 	}
-	return ch.Submitted(list, e, words)
 }
 
 // endTrace waits until no recording reads the guest's memory any more.

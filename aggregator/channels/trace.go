@@ -48,7 +48,7 @@ func (ch *Channel) Submitted(list []trace.Event, e trace.Event, words bool) []tr
 	for range min((put-from)&(size-1), tracedEntries) {
 		var b [8]byte
 		at := ring.Base + 8*uint64(from)
-		if !ch.read(at, b[:]) {
+		if !ch.Read(at, b[:]) {
 			break
 		}
 		entry := binary.LittleEndian.Uint64(b[:])
@@ -65,7 +65,7 @@ func (ch *Channel) Submitted(list []trace.Event, e trace.Event, words bool) []tr
 func (ch *Channel) words(list []trace.Event, e trace.Event, entry uint64, left uint32) ([]trace.Event, uint32) {
 	va, n := trace.EntryOf(entry)
 	p := make([]byte, 4*min(n, left))
-	if !ch.read(va, p) {
+	if !ch.Read(va, p) {
 		return list, left
 	}
 	left -= uint32(len(p) / 4)
@@ -78,8 +78,8 @@ func (ch *Channel) words(list []trace.Event, e trace.Event, entry uint64, left u
 	return list, left
 }
 
-// read copies memory by the channel's addresses, as the guest's tables are now.
-func (ch *Channel) read(va uint64, p []byte) bool {
+// Read copies memory by the channel's addresses, as the guest's tables are now. No lock is held.
+func (ch *Channel) Read(va uint64, p []byte) bool {
 	if ch.given != nil { // there are no tables
 		return false
 	}

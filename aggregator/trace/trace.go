@@ -20,6 +20,7 @@ const (
 	Submit                    // the guest's channel got entries: Addr is the ring, Value the first entry and, in the upper half, the one after the last
 	Entry                     // an entry of that submission: Addr is its place in the ring
 	Words                     // of a pushbuffer: Size bytes at the channel's address Addr
+	Code                      // of a program that the channel starts: Size bytes at its address Addr
 	Busy                      // Unit is the engine, which worked for Value nanoseconds until At
 	Forward                   // the scheduler gave Value entries to the card, and lets the channel run
 	Pause                     // the scheduler takes the channel off its engine
@@ -32,7 +33,7 @@ const (
 )
 
 var kindNames = [kinds]string{
-	Read: "read", Write: "write", Submit: "submission", Entry: "entry", Words: "words", Busy: "engine", Forward: "forward", Pause: "pause",
+	Read: "read", Write: "write", Submit: "submission", Entry: "entry", Words: "words", Code: "code", Busy: "engine", Forward: "forward", Pause: "pause",
 	Abort: "abort", Interrupt: "interrupt", Fault: "fault", Reset: "reset", Lost: "lost",
 }
 

@@ -121,6 +121,17 @@ func (d *Device) Regions() []vfiouser.Region {
 	return r
 }
 
+// RegionSize is the size of a region, 0 if there is none.
+func (d *Device) RegionSize(index int) uint64 {
+	switch {
+	case index == vfiouser.RegionConfig:
+		return d.fn.ConfigSize()
+	case index >= vfiouser.RegionBAR0 && index <= vfiouser.RegionBAR5:
+		return d.fn.BARSize(index)
+	}
+	return 0
+}
+
 // IRQs implements vfiouser.Device: INTx and one MSI vector.
 func (d *Device) IRQs() []vfiouser.IRQ {
 	const message = vfiouser.IRQEventFD | vfiouser.IRQNoResize

@@ -65,7 +65,8 @@ const traceRoom = 1 << 16
 // recorded is a GPU in a recording.
 type recorded struct {
 	*Endpoint
-	rec *trace.Recorder
+	rec      *trace.Recorder
+	programs *recording.Programs
 }
 
 // Trace implements api.Backend. It records GPUs until ctx ends, the time is over, w fails, or the last of them was removed.
@@ -95,7 +96,7 @@ func (s *Server) Trace(ctx context.Context, r api.TraceRequest, w io.Writer) err
 		}
 	}()
 	for i, e := range list {
-		g := recorded{e, trace.New(uint8(i), began, traceRoom, ready)}
+		g := recorded{e, trace.New(uint8(i), began, traceRoom, ready), new(recording.Programs)}
 		if !g.setTrace(g.rec) {
 			return api.Conflict("gpu", e.Name, "GPU %s is being recorded; end that recording first", e.Name)
 		}
@@ -153,8 +154,15 @@ func drain(ctx context.Context, gpus []recorded, r api.TraceRequest, w io.Writer
 // take appends what a GPU has, with what its submissions name.
 func (g *recorded) take(list []trace.Event, words bool) []trace.Event {
 	for _, e := range g.rec.Take(nil) {
-		if list = append(list, e); e.Kind == trace.Submit && g.Virtual != nil {
-			list = g.Virtual.Guest.Submitted(list, e, words)
+		if list = append(list, e); e.Kind != trace.Submit || g.Virtual == nil {
+			continue
+		}
+		has := g.Virtual.Guest.Submitted(nil, e, words)
+		list = append(list, has...)
+		for _, w := range has {
+			if w.Kind == trace.Words {
+				list = g.programs.Of(list, w, g.Virtual.Guest.ReadCode)
+			}
 		}
 	}
 	return list

@@ -37,7 +37,7 @@ func newAccesses(f *File, gpu int) *accesses {
 // read reads the next access to next.
 func (a *accesses) read() {
 	for a.more = a.f.Next(&a.next); a.more; a.more = a.f.Next(&a.next) {
-		if k := a.next.Kind; int(a.next.GPU) == a.gpu && (k == trace.Read || k == trace.Write || k == trace.Reset) {
+		if k := a.next.Kind; int(a.next.GPU) == a.gpu && (k == trace.Read || k == trace.Write || k == trace.Reset || k == trace.Lost) {
 			return
 		}
 	}

@@ -103,7 +103,7 @@ func (t *timeline) event(e *trace.Event) error {
 		s.Track = trackInterrupts
 	case trace.Fault, trace.Reset:
 		s.Track = trackFaults
-	case trace.Words:
+	case trace.Words, trace.Code:
 		return nil // show has them
 	default:
 		s.Track, s.Scope = trackTraps, "p"

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/isa"
 	"github.com/umbra-gpu/umbra/aggregator/trace"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
@@ -58,6 +59,12 @@ func (f *File) text(e *trace.Event) string {
 	case trace.Entry:
 		va, n := trace.EntryOf(e.Value)
 		return fmt.Sprintf("channel %d    entry %016x: %d words at %#x", e.Channel, e.Value, n, va)
+	case trace.Code:
+		text := fmt.Sprintf("%016x is no instruction", e.Value)
+		if in, err := isa.Decode(e.Value, uint32(e.Addr)); err == nil {
+			text = in.String()
+		}
+		return fmt.Sprintf("channel %d    program %010x: %016x  %s", e.Channel, e.Addr, e.Value, text)
 	case trace.Busy:
 		return fmt.Sprintf("channel %d  engine %v worked for %v", e.Channel, card.Engine(e.Unit), time.Duration(e.Value))
 	case trace.Forward:
@@ -134,7 +141,7 @@ func (f *File) Mmiotrace(w io.Writer, gpu int) error {
 		at, err := time.Duration(e.At).Seconds(), error(nil)
 		switch {
 		case e.Kind != trace.Read && e.Kind != trace.Write:
-			if e.Kind != trace.Words {
+			if e.Kind != trace.Words && e.Kind != trace.Code {
 				_, err = fmt.Fprintf(w, "MARK %.6f %s\n", at, f.text(e))
 			}
 		case int(e.Unit) < len(base):

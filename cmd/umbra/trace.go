@@ -20,6 +20,9 @@ type traceCmd struct {
 	Stats  traceStatsCmd  `cmd:"" help:"Count what is in a recording."`
 	Diff   traceDiffCmd   `cmd:"" help:"Name the first difference between two recordings."`
 	Export traceExportCmd `cmd:"" help:"Write a recording in the form of another program."`
+	Replay traceReplayCmd `cmd:"" help:"Do what a guest did to a fresh software card, and name the first difference."`
+
+	Coverage traceCoverageCmd `cmd:"" help:"Show how much of the registers, methods and instructions a driver touched."`
 }
 
 // recording is a file that the command reads.
@@ -214,5 +217,64 @@ func (c *traceExportCmd) Run(out output) error {
 		}
 		w := bufio.NewWriter(to)
 		return errors.Join(f.Perfetto(w), w.Flush())
+	})
+}
+
+type traceReplayCmd struct {
+	recording
+	GPU  string `name:"gpu" placeholder:"NAME" help:"Replay this GPU, of several."`
+	Chip string `placeholder:"NAME" help:"Refuse a recording of another chip than this: gf100 or gh100."`
+}
+
+// Help is the text below the usage.
+func (traceReplayCmd) Help() string {
+	return "The recording must begin before the guest attaches, and its GPU needs bar-map=none. The card has nothing of the guest's own memory, so work that uses it faults. " +
+		"The exit code is 1 at a difference."
+}
+
+func (c *traceReplayCmd) Run(out output) error {
+	return c.read(func(f *trace.File) error {
+		gpu, err := f.Find(c.GPU)
+		if err != nil {
+			return err
+		}
+		if has := f.GPUs[gpu].Chip; c.Chip != "" && c.Chip != has {
+			return &config.Error{Where: "--chip", Value: c.Chip, Reason: "the recording is of a " + has + "; leave the flag out, or give a recording of a " + c.Chip}
+		}
+		d, end, err := serve.Fresh(&f.Header, gpu)
+		if err != nil {
+			return err
+		}
+		r, err := f.Replay(gpu, d)
+		if err = errors.Join(err, end()); err != nil {
+			return err
+		}
+		if r.Difference != "" {
+			fmt.Fprintf(out.stdout, "The first difference: %s\n", r.Difference)
+			return ended(exitFailed)
+		}
+		_, err = fmt.Fprintf(out.stdout, "%s, as recorded.\n", plural(uint64(r.Accesses), "access", "accesses"))
+		return err
+	})
+}
+
+type traceCoverageCmd struct {
+	recording
+	GPU     string `name:"gpu" placeholder:"NAME" help:"Look at this GPU, of several."`
+	Missing bool   `help:"Also name what the driver did not touch."`
+}
+
+// Help is the text below the usage.
+func (traceCoverageCmd) Help() string {
+	return "Methods and instructions are in recordings with --pushbuffers alone. An array of registers or methods counts as one."
+}
+
+func (c *traceCoverageCmd) Run(out output) error {
+	return c.read(func(f *trace.File) error {
+		gpu, err := f.Find(c.GPU)
+		if err != nil {
+			return err
+		}
+		return f.Coverage(out.stdout, gpu, c.Missing)
 	})
 }

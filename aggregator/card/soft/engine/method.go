@@ -154,13 +154,8 @@ func (c *Class) MethodName(method uint32) string {
 	return fmt.Sprintf("%s(%d)", row.Name, (method-row.Offset)/row.Stride)
 }
 
-// Rows is how many methods and arrays of methods the class has, and RowOf which of them one is, -1 for none.
+// Rows is how many methods and arrays of methods the class has.
 func (c *Class) Rows() int { return len(c.rows) }
 
-// RowOf finds a method's row.
-func (c *Class) RowOf(method uint32) int {
-	if c.lookup(method) == nil {
-		return -1
-	}
-	return int(c.slot[method/4]) - 1
-}
+// RowName names one of them.
+func (c *Class) RowName(i int) string { return c.rows[i].Name }
