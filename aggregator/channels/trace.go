@@ -26,6 +26,9 @@ type seen struct {
 
 func seenOf(d *Description) seen { return seen{d.Ring, d.Space.Limit, d.State.GPGet} }
 
+// RingAddress is where the channel finds its ring.
+func (ch *Channel) RingAddress() uint64 { return ch.seen.ring.Base }
+
 // trace notes a submission up to put, unless there is nothing new. The guest's lock is held.
 func (ch *Channel) trace(put uint32) {
 	from := ch.seen.put

@@ -132,6 +132,9 @@ func (r *Recorder) Note(e Event) {
 
 // Access notes a trapped access that began at start and has ended: one event for each 8 bytes.
 func (r *Recorder) Access(k Kind, region int, off uint64, p []byte, start time.Time) {
+	if r == nil {
+		return
+	}
 	e := Event{At: int64(start.Sub(r.began)), Kind: k, Unit: uint8(region), Addr: off, Took: uint32(min(time.Since(start), time.Duration(^uint32(0))))}
 	for {
 		n := min(len(p), 8)

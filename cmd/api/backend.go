@@ -18,6 +18,7 @@ type Backend interface {
 	Show(name string) (GPUReport, error)
 	Set(name string, s SetRequest) (GPU, error)
 	Remove(name string, force bool) (GPUReport, error)
+	Inject(name string, r InjectRequest) (Injected, error)
 	Scheduler() (Scheduler, error)
 	SetScheduler(s SetRequest) (Scheduler, error)
 	Reload() (Reload, error)

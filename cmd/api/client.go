@@ -92,6 +92,11 @@ func (c *Client) Remove(ctx context.Context, name string, force bool) (r GPURepo
 	return r, c.do(ctx, http.MethodDelete, fmt.Sprintf("gpus/%s?force=%t", url.PathEscape(name), force), nil, &r)
 }
 
+// Inject plants a fault in a GPU.
+func (c *Client) Inject(ctx context.Context, name string, r InjectRequest) (i Injected, err error) {
+	return i, c.do(ctx, http.MethodPost, "gpus/"+url.PathEscape(name)+"/inject", r, &i)
+}
+
 // Scheduler describes how the card's time is shared.
 func (c *Client) Scheduler(ctx context.Context) (s Scheduler, err error) {
 	return s, c.do(ctx, http.MethodGet, "scheduler", nil, &s)

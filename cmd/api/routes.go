@@ -32,6 +32,7 @@ func Routes() []Route {
 			func(b Backend, r *http.Request) (GPUReport, error) {
 				return b.Remove(name(r), r.URL.Query().Get("force") == "true")
 			}),
+		withBody("POST /v1/gpus/{name}/inject", "Plants a fault in a GPU, for tests of its guest's driver.", func(b Backend, r *http.Request, i InjectRequest) (Injected, error) { return b.Inject(name(r), i) }),
 		route("GET /v1/scheduler", "How the card's time is shared.", nil, func(b Backend, _ *http.Request) (Scheduler, error) { return b.Scheduler() }),
 		withBody("PATCH /v1/scheduler", "Changes options of the scheduler.", func(b Backend, _ *http.Request, s SetRequest) (Scheduler, error) { return b.SetScheduler(s) }),
 		route("GET /v1/registers", "The register table of one GPU, or of all.", map[string]string{"gpu": "Name of the GPU."},

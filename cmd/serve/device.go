@@ -151,7 +151,13 @@ func (d *Device) ReadRegion(index int, off uint64, p []byte) error {
 	d.traps[index].bytes.Add(uint64(len(p)))
 	if w := d.watch.Load(); w != nil {
 		start := time.Now()
-		d.read(index, off, p)
+		if w.fault.use(offBus) { // nobody answers: the bus reads as ones
+			for i := range p {
+				p[i] = 0xff
+			}
+		} else {
+			d.read(index, off, p)
+		}
 		w.rec.Access(trace.Read, index, off, p, start)
 		return nil
 	}
@@ -173,7 +179,9 @@ func (d *Device) WriteRegion(index int, off uint64, p []byte) error {
 	d.traps[index].bytes.Add(uint64(len(p)))
 	if w := d.watch.Load(); w != nil {
 		start := time.Now()
-		d.write(index, off, p)
+		if !w.fault.use(offBus) {
+			d.write(index, off, p)
+		}
 		w.rec.Access(trace.Write, index, off, p, start)
 		return nil
 	}
@@ -302,10 +310,10 @@ func (h *hostSide) Interrupt(l card.Line) {
 	switch {
 	case l.MSI:
 		if l.Edge {
-			h.host.Trigger(vfiouser.IRQMSI, 0)
+			h.device.interrupt(func() { h.host.Trigger(vfiouser.IRQMSI, 0) })
 		}
 	case l.Level && !l.Disabled:
-		h.host.Trigger(vfiouser.IRQINTx, 0)
+		h.device.interrupt(func() { h.host.Trigger(vfiouser.IRQINTx, 0) })
 	default:
 		h.host.Clear(vfiouser.IRQINTx, 0)
 	}

@@ -15,7 +15,30 @@ import (
 
 // watch is what a device does beside the usual. It is replaced as a whole, under Device.mu.
 type watch struct {
-	rec *trace.Recorder // nil if nobody records
+	rec   *trace.Recorder // nil if nobody records
+	fault *injection      // nil if none is planted
+}
+
+// change replaces what a device does beside the usual.
+func (d *Device) change(f func(w *watch)) {
+	var w watch
+	if now := d.watch.Load(); now != nil {
+		w = *now
+	}
+	if f(&w); w == (watch{}) {
+		d.watch.Store(nil)
+	} else {
+		d.watch.Store(&w)
+	}
+}
+
+// plant plants a fault, or ends it if it is the one that is planted.
+func (d *Device) plant(fault, instead *injection) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if fault != nil || d.injection() == instead {
+		d.change(func(w *watch) { w.fault = fault })
+	}
 }
 
 // recorder returns the recorder, nil if nobody records.
@@ -33,11 +56,7 @@ func (d *Device) record(r *trace.Recorder) bool {
 	if r != nil && d.recorder() != nil {
 		return false
 	}
-	if r == nil {
-		d.watch.Store(nil)
-	} else {
-		d.watch.Store(&watch{rec: r})
-	}
+	d.change(func(w *watch) { w.rec = r })
 	return true
 }
 

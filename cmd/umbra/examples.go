@@ -21,6 +21,7 @@ var examples = map[string][]string{
 		"umbra gpu add name=b socket=b.sock vram=128MiB # one more GPU",
 		"umbra gpu attach b --format libvirt # how a machine attaches",
 		"umbra gpu set b weight=200 cap=50 # while its guest runs",
+		"umbra gpu inject b lost-interrupt --count 1 # on a server that allows it",
 		"umbra gpu remove b --force # also from its guest",
 	},
 	"umbra config": {"umbra config save /etc/umbra/umbra.yaml # let a restart bring back what there is now"},
