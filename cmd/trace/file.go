@@ -140,9 +140,9 @@ func (f *File) Find(name string) (int, error) {
 		names = append(names, g.Name)
 	}
 	if name == "" {
-		return 0, fmt.Errorf("a recording of several GPUs; name one with --gpu: %s", strings.Join(names, ", "))
+		return 0, fmt.Errorf("missing, and the recording has several GPUs; give one of %s", strings.Join(names, ", "))
 	}
-	return 0, fmt.Errorf("no GPU %s in the recording; there are %s", name, strings.Join(names, ", "))
+	return 0, fmt.Errorf("no such GPU in the recording; give one of %s", strings.Join(names, ", "))
 }
 
 // regions are the names of what an access reaches.

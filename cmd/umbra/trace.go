@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,15 +44,25 @@ func readRecording(name string, f func(*trace.File) error) error {
 	if err != nil {
 		return badFile(name, err)
 	}
-	if err := f(t); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+	if err = f(t); err != nil && !errors.As(err, new(*config.Error)) {
+		err = fmt.Errorf("%s: %w", name, err)
 	}
-	return nil
+	return err
+}
+
+// find finds a GPU of a recording by the name that the command was given.
+func find(f *trace.File, name string) (int, error) {
+	gpu, err := f.Find(name)
+	if err != nil {
+		err = &config.Error{Where: "--gpu", Value: name, Reason: err.Error()}
+	}
+	return gpu, err
 }
 
 type traceRecordCmd struct {
 	control
-	What        []string      `arg:"" name:"name file" help:"Name of the GPU, and the file to write; with --all the file alone."`
+	Name        string        `arg:"" help:"Name of the GPU; with --all the file."`
+	File        string        `arg:"" optional:"" help:"The file to write."`
 	All         bool          `help:"Record all GPUs."`
 	For         time.Duration `placeholder:"TIME" default:"0s" help:"How long, for example 10s; until ^C without it."`
 	Pushbuffers bool          `help:"Also record the words of pushbuffers, up to 4096 of each submission."`
@@ -64,14 +75,14 @@ func (traceRecordCmd) Help() string {
 }
 
 func (c *traceRecordCmd) Run(ctx context.Context, out output) (err error) {
-	request, file := api.TraceRequest{For: c.For, Pushbuffers: c.Pushbuffers}, c.What[len(c.What)-1]
+	request, file := api.TraceRequest{GPU: c.Name, For: c.For, Pushbuffers: c.Pushbuffers}, c.File
 	switch {
-	case c.All && len(c.What) != 1:
-		return &config.Error{Where: "umbra trace record --all", Reason: fmt.Sprintf("one argument, the file; these are %d", len(c.What))}
-	case !c.All && len(c.What) != 2:
-		return &config.Error{Where: "umbra trace record", Reason: fmt.Sprintf("two arguments, the name of a GPU and a file, or --all and a file; these are %d", len(c.What))}
-	case !c.All:
-		request.GPU = c.What[0]
+	case c.All && file != "":
+		return &config.Error{Where: "--all", Reason: "records all GPUs, so give the file alone: umbra trace record --all " + file}
+	case c.All:
+		request.GPU, file = "", c.Name
+	case file == "":
+		return &config.Error{Where: c.Name, Reason: "give the name of a GPU and a file, or --all and a file"}
 	}
 	to := &lateFile{name: file}
 	client, err := c.client()
@@ -100,7 +111,7 @@ func (c *traceRecordCmd) Run(ctx context.Context, out output) (err error) {
 		_, err = fmt.Fprintf(out.stdout, "%s: %s in %.1f s, %d lost\n", file, plural(events, "event", "events"), s.Length.Seconds(), s.Lost)
 		return err
 	})
-	return errors.Join(err, counted)
+	return cmp.Or(err, counted)
 }
 
 // lateFile is a file that is made by the first write: a request that is refused leaves what was there.
@@ -139,7 +150,7 @@ func (c *traceShowCmd) Run(out output) error {
 		w := bufio.NewWriter(out.stdout)
 		gpu, err := 0, error(nil)
 		if c.GPU != "" || c.Mmiotrace {
-			gpu, err = f.Find(c.GPU)
+			gpu, err = find(f, c.GPU)
 		}
 		switch {
 		case err != nil:
@@ -182,11 +193,11 @@ func (traceDiffCmd) Help() string {
 func (c *traceDiffCmd) Run(out output) error {
 	return readRecording(c.A, func(a *trace.File) error {
 		return readRecording(c.B, func(b *trace.File) error {
-			x, err := a.Find(c.GPUA)
+			x, err := find(a, c.GPUA)
 			if err != nil {
 				return err
 			}
-			y, err := b.Find(c.GPUB)
+			y, err := find(b, c.GPUB)
 			if err != nil {
 				return err
 			}
@@ -234,7 +245,7 @@ func (traceReplayCmd) Help() string {
 
 func (c *traceReplayCmd) Run(out output) error {
 	return c.read(func(f *trace.File) error {
-		gpu, err := f.Find(c.GPU)
+		gpu, err := find(f, c.GPU)
 		if err != nil {
 			return err
 		}
@@ -271,7 +282,7 @@ func (traceCoverageCmd) Help() string {
 
 func (c *traceCoverageCmd) Run(out output) error {
 	return c.read(func(f *trace.File) error {
-		gpu, err := f.Find(c.GPU)
+		gpu, err := find(f, c.GPU)
 		if err != nil {
 			return err
 		}
