@@ -32,7 +32,7 @@ import (
 )
 
 // start starts a server of a GPU a, of which all is trapped.
-func start(t *testing.T, more string) (s *serve.Server, socket string) {
+func start(t testing.TB, more string) (s *serve.Server, socket string) {
 	t.Helper()
 	socket = filepath.Join(t.TempDir(), "a.sock")
 	o := config.Default()
@@ -48,7 +48,7 @@ func start(t *testing.T, more string) (s *serve.Server, socket string) {
 }
 
 // begin begins a recording, which ends with the function that it returns.
-func begin(t *testing.T, s *serve.Server, r api.TraceRequest, w io.Writer) (end func() error) {
+func begin(t testing.TB, s *serve.Server, r api.TraceRequest, w io.Writer) (end func() error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	done, began := make(chan error, 1), &firstWrite{w: w, wrote: make(chan struct{})}
@@ -344,4 +344,29 @@ func TestEnds(t *testing.T) {
 	_, err := s.Remove("a", true)
 	require.NoError(t, err)
 	require.NoError(t, end())
+}
+
+// BenchmarkTrap is a read of a register, by a client and in the server alone, without a recording and with one.
+func BenchmarkTrap(b *testing.B) {
+	for _, on := range []bool{false, true} {
+		s, socket := start(b, "")
+		if on {
+			end := begin(b, s, api.TraceRequest{}, io.Discard)
+			defer func() { _ = end() }()
+		}
+		c, err := client.Dial(socket, nil)
+		require.NoError(b, err)
+		b.Run(fmt.Sprintf("recorded=%t/client", on), func(b *testing.B) {
+			for b.Loop() {
+				_, _ = c.Read32(vfiouser.RegionBAR0, 0)
+			}
+		})
+		d, p := s.Endpoints()[0].Device, make([]byte, 4)
+		b.Run(fmt.Sprintf("recorded=%t/server", on), func(b *testing.B) {
+			for b.Loop() {
+				_ = d.ReadRegion(vfiouser.RegionBAR0, 0, p)
+			}
+		})
+		c.Close()
+	}
 }
