@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -94,24 +93,8 @@ func (c *Client) Trace(ctx context.Context, r TraceRequest, w io.Writer) error {
 	if resp.StatusCode != http.StatusOK {
 		return c.refusal(resp)
 	}
-	body := &source{r: resp.Body}
-	_, err = io.Copy(w, body)
-	if err != nil && errors.Is(err, body.err) && ctx.Err() == nil {
-		err = fmt.Errorf("the server ended the recording: %w", err)
+	if _, err = io.Copy(w, resp.Body); errors.Is(err, io.ErrUnexpectedEOF) {
+		err = errors.New("the server ended the recording before its time; its log may say why")
 	}
 	return err
-}
-
-// source remembers why a reader failed.
-type source struct {
-	r   io.Reader
-	err error
-}
-
-func (s *source) Read(p []byte) (int, error) {
-	n, err := s.r.Read(p)
-	if err != nil && !errors.Is(err, io.EOF) {
-		s.err = err
-	}
-	return n, err
 }

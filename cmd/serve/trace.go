@@ -81,12 +81,19 @@ const traceTick = 5 * time.Millisecond
 // traceRoom is how many events of a GPU wait to be written: some 100 ms of the traps of the fastest guest, in 2.6 MB.
 const traceRoom = 1 << 16
 
+// mostRead bounds how many events are read from a guest's memory at a time, in 5 MB: it may submit more than anyone can write.
+const mostRead = 1 << 17
+
 // recorded is a GPU in a recording.
 type recorded struct {
 	*Endpoint
 	rec      *trace.Recorder
 	programs *recording.Programs
+	blocks   int // of programs that may be read in this round
 }
+
+// mostBlocks bounds how much of programs is read at a time, 2 MB: launches are cheap for a guest.
+const mostBlocks = 1 << 14
 
 // Trace implements api.Backend. It records GPUs until ctx ends, the time is over, w fails, or the last of them was removed.
 func (s *Server) Trace(ctx context.Context, r api.TraceRequest, w io.Writer) error {
@@ -115,7 +122,7 @@ func (s *Server) Trace(ctx context.Context, r api.TraceRequest, w io.Writer) err
 		}
 	}()
 	for i, e := range list {
-		g := recorded{e, trace.New(uint8(i), began, traceRoom, ready), new(recording.Programs)}
+		g := recorded{e, trace.New(uint8(i), began, traceRoom, ready), new(recording.Programs), 0}
 		if !g.setTrace(g.rec) {
 			return api.Conflict("gpu", e.Name, "GPU %s is being recorded; end that recording first", e.Name)
 		}
@@ -148,7 +155,8 @@ func drain(ctx context.Context, gpus []recorded, r api.TraceRequest, w io.Writer
 		}
 		out, events = out[:0], events[:0]
 		gone := 0
-		for _, g := range gpus {
+		for i := range gpus {
+			g := &gpus[i]
 			events = g.take(events, r.Pushbuffers)
 			select {
 			case <-g.served:
@@ -172,16 +180,35 @@ func drain(ctx context.Context, gpus []recorded, r api.TraceRequest, w io.Writer
 
 // take appends what a GPU has, with what its submissions name.
 func (g *recorded) take(list []trace.Event, words bool) []trace.Event {
-	for _, e := range g.rec.Take(nil) {
-		if list = append(list, e); e.Kind != trace.Submit || g.Virtual == nil {
-			continue
+	before, unread, last := len(list), uint64(0), trace.Event{}
+	taken := g.rec.Take(nil)
+	g.blocks = mostBlocks
+	for _, e := range taken {
+		switch list = append(list, e); {
+		case e.Kind != trace.Submit || g.Virtual == nil:
+		case len(list)-before > len(taken)+mostRead:
+			unread, last = unread+1, e
+		default:
+			list = g.read(list, e, words)
 		}
-		has := g.Virtual.Guest.Submitted(nil, e, words)
-		list = append(list, has...)
-		for _, w := range has {
-			if w.Kind == trace.Words {
-				list = g.programs.Of(list, w, g.Virtual.Guest.ReadCode)
-			}
+	}
+	if unread > 0 {
+		list = append(list, trace.Event{At: last.At, GPU: last.GPU, Kind: trace.Lost, Value: unread})
+	}
+	return list
+}
+
+// read appends what a submission names.
+func (g *recorded) read(list []trace.Event, e trace.Event, words bool) []trace.Event {
+	guest, from := g.Virtual.Guest, len(list)
+	code := func(channel uint16, va uint64, p []byte) bool {
+		g.blocks--
+		return g.blocks >= 0 && guest.ReadCode(channel, va, p)
+	}
+	list = guest.Submitted(list, e, words)
+	for _, w := range list[from:] {
+		if w.Kind == trace.Words {
+			list = g.programs.Of(list, w, code)
 		}
 	}
 	return list

@@ -44,8 +44,8 @@ type timeline struct {
 	ends  map[[2]int]float64 // of the last slice of an engine's track
 }
 
-// Perfetto writes a time line that Perfetto, and Chrome's tracing, open.
-func (f *File) Perfetto(w io.Writer) error {
+// Perfetto writes a time line that Perfetto, and Chrome's tracing, open. only is the name of a GPU, or empty.
+func (f *File) Perfetto(w io.Writer, only string) error {
 	t := &timeline{f: f, w: w, names: map[[2]int]bool{}, ends: map[[2]int]float64{}}
 	if _, err := fmt.Fprintf(w, "{\"displayTimeUnit\":\"ns\",\"traceEvents\":["); err != nil {
 		return err
@@ -56,6 +56,9 @@ func (f *File) Perfetto(w io.Writer) error {
 		}
 	}
 	for e := new(trace.Event); f.Next(e); {
+		if only != "" && f.GPUs[e.GPU].Name != only {
+			continue
+		}
 		if err := t.event(e); err != nil {
 			return err
 		}

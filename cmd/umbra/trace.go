@@ -29,10 +29,31 @@ type traceCmd struct {
 // recording is a file that the command reads.
 type recording struct {
 	File string `arg:"" placeholder:"FILE" help:"A recording of umbra trace record."`
+	GPU  string `name:"gpu" placeholder:"NAME" help:"Look at this GPU alone. Some commands need it for a recording of several."`
 }
 
 // read opens the recording for f.
-func (r *recording) read(f func(*trace.File) error) error { return readRecording(r.File, f) }
+func (r *recording) read(f func(*trace.File) error) error {
+	return readRecording(r.File, func(t *trace.File) error {
+		if r.GPU != "" {
+			if _, err := find(t, r.GPU); err != nil {
+				return err
+			}
+		}
+		return f(t)
+	})
+}
+
+// readOne opens the recording for f, which is about one GPU.
+func (r *recording) readOne(f func(*trace.File, int) error) error {
+	return r.read(func(t *trace.File) error {
+		gpu, err := find(t, r.GPU)
+		if err != nil {
+			return err
+		}
+		return f(t, gpu)
+	})
+}
 
 func readRecording(name string, f func(*trace.File) error) error {
 	in, err := os.Open(name)
@@ -141,31 +162,22 @@ func (l *lateFile) close() error {
 
 type traceShowCmd struct {
 	recording
-	GPU       string `name:"gpu" placeholder:"NAME" help:"Show only this GPU."`
-	Mmiotrace bool   `help:"Write the text form of the kernel's mmiotrace, which envytools' demmio reads. The addresses of BARs are made up."`
+	Mmiotrace bool `help:"Write the text form of the kernel's mmiotrace, which envytools' demmio reads. The addresses of BARs are made up."`
 }
 
 func (c *traceShowCmd) Run(out output) error {
-	return c.read(func(f *trace.File) error {
-		w := bufio.NewWriter(out.stdout)
-		gpu, err := 0, error(nil)
-		if c.GPU != "" || c.Mmiotrace {
-			gpu, err = find(f, c.GPU)
-		}
-		switch {
-		case err != nil:
-		case c.Mmiotrace:
-			err = f.Mmiotrace(w, gpu)
-		default:
-			err = f.Show(w, c.GPU)
-		}
-		return errors.Join(err, w.Flush())
-	})
+	w := bufio.NewWriter(out.stdout)
+	var err error
+	if c.Mmiotrace {
+		err = c.readOne(func(f *trace.File, gpu int) error { return f.Mmiotrace(w, gpu) })
+	} else {
+		err = c.read(func(f *trace.File) error { return f.Show(w, c.GPU) })
+	}
+	return cmp.Or(err, w.Flush())
 }
 
 type traceStatsCmd struct {
 	recording
-	GPU string `name:"gpu" placeholder:"NAME" help:"Count only this GPU."`
 }
 
 func (c *traceStatsCmd) Run(out output) error {
@@ -227,13 +239,12 @@ func (c *traceExportCmd) Run(out output) error {
 			to = file
 		}
 		w := bufio.NewWriter(to)
-		return errors.Join(f.Perfetto(w), w.Flush())
+		return errors.Join(f.Perfetto(w, c.GPU), w.Flush())
 	})
 }
 
 type traceReplayCmd struct {
 	recording
-	GPU  string `name:"gpu" placeholder:"NAME" help:"Replay this GPU, of several."`
 	Chip string `placeholder:"NAME" help:"Refuse a recording of another chip than this: gf100 or gh100."`
 }
 
@@ -244,11 +255,7 @@ func (traceReplayCmd) Help() string {
 }
 
 func (c *traceReplayCmd) Run(out output) error {
-	return c.read(func(f *trace.File) error {
-		gpu, err := find(f, c.GPU)
-		if err != nil {
-			return err
-		}
+	return c.readOne(func(f *trace.File, gpu int) error {
 		if has := f.GPUs[gpu].Chip; c.Chip != "" && c.Chip != has {
 			return &config.Error{Where: "--chip", Value: c.Chip, Reason: "the recording is of a " + has + "; leave the flag out, or give a recording of a " + c.Chip}
 		}
@@ -271,8 +278,7 @@ func (c *traceReplayCmd) Run(out output) error {
 
 type traceCoverageCmd struct {
 	recording
-	GPU     string `name:"gpu" placeholder:"NAME" help:"Look at this GPU, of several."`
-	Missing bool   `help:"Also name what the driver did not touch."`
+	Missing bool `help:"Also name what the driver did not touch."`
 }
 
 // Help is the text below the usage.
@@ -281,11 +287,7 @@ func (traceCoverageCmd) Help() string {
 }
 
 func (c *traceCoverageCmd) Run(out output) error {
-	return c.read(func(f *trace.File) error {
-		gpu, err := find(f, c.GPU)
-		if err != nil {
-			return err
-		}
+	return c.readOne(func(f *trace.File, gpu int) error {
 		return f.Coverage(out.stdout, gpu, c.Missing)
 	})
 }

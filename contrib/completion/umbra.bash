@@ -41,7 +41,7 @@ _umbra() {
 	"umbra trace show") words="--help --gpu --mmiotrace" ;;
 	"umbra trace stats") words="--help --gpu" ;;
 	"umbra trace diff") words="--help --gpu-a --gpu-b" ;;
-	"umbra trace export") words="--help --perfetto" ;;
+	"umbra trace export") words="--help --gpu --perfetto" ;;
 	"umbra trace replay") words="--help --gpu --chip" ;;
 	"umbra trace coverage") words="--help --gpu --missing" ;;
 	"umbra lab") words="--help run" ;;

@@ -198,7 +198,7 @@ func FuzzFile(f *testing.F) {
 		}
 		_ = all().Show(io.Discard, "")
 		_ = all().Mmiotrace(io.Discard, 0)
-		_ = all().Perfetto(io.Discard)
+		_ = all().Perfetto(io.Discard, "")
 		_ = all().Coverage(io.Discard, 0, true)
 		_, _ = all().Stats("")
 		_, _ = trace.Diff(io.Discard, all(), all(), 0, 0)
@@ -267,7 +267,7 @@ func TestForms(t *testing.T) {
 	require.Regexp(t, `(?m)^R 4 \d+\.\d{6} 1 0x10000000 0xc0000a3 0x0 0$`, text.String())
 
 	text.Reset()
-	require.NoError(t, open(t, file.Bytes()).Perfetto(&text))
+	require.NoError(t, open(t, file.Bytes()).Perfetto(&text, "a"))
 	var timeline struct {
 		TraceEvents []struct{ Name, Ph, Cat string }
 	}
