@@ -38,6 +38,7 @@ type Guest struct {
 	work     work
 	wake     *sync.Cond // state or work changed
 
+	tracing     tracing
 	quarantined atomic.Bool  // state.Quarantined is set
 	weight      atomic.Int64 // on a card with card.Slices
 
@@ -95,6 +96,7 @@ func (g *Guest) locked(f func()) {
 // return; no other may follow. If a channel does not leave the card, its memory stays out of
 // use and Remove returns an error.
 func (g *Guest) Remove() error {
+	g.tracing.endTrace()
 	g.DetachMemory()
 	g.locked(func() { g.work.closing = true; g.wake.Broadcast() })
 	g.working.Wait()

@@ -21,6 +21,7 @@ type Channel struct {
 
 	state   ChannelState // guarded by the guest's lock
 	counted bool         // in past, which guards it
+	seen    seen
 }
 
 // ChannelState is what the aggregator knows of a channel, besides what the guest's structures and
@@ -94,6 +95,7 @@ func (ch *Channel) Fault(f card.Fault) {
 	if f.Text != "" && f.Kind.From() != card.Reader {
 		ch.of.stats.NoteProgram(f.Text)
 	}
+	ch.of.guest.Trace().Note(stopOf(f).Event(uint16(ch.ID), uint8(f.Engine)))
 	ch.of.guest.Failed(ch, f)
 }
 

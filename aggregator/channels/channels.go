@@ -33,6 +33,8 @@ type Guest interface {
 	MemoryBarrier()
 	// Abort ends a channel whose request does not end on an engine.
 	Abort(ch *Channel, engine card.Engine)
+	// Plant stops a channel with a fault that was planned. It may be called with the guest's lock.
+	Plant(ch *Channel)
 }
 
 // Config is what the channels use.
@@ -65,10 +67,11 @@ type Channels struct {
 
 // State is what is known of a guest's channels. Only methods of Channels change it.
 type State struct {
-	Bound     Set             // the guest asked for them
-	May       Set             // they may run
-	Rebinding Set             // binds and unbinds that are not complete
-	Behind    bool            // the card does not follow May yet
+	Bound     Set  // the guest asked for them
+	May       Set  // they may run
+	Rebinding Set  // binds and unbinds that are not complete
+	Behind    bool // the card does not follow May yet
+	Planned   Planned
 	Saved     [Max]SavedState // the worker writes it, and Forget under the guest's lock
 }
 

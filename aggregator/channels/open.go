@@ -51,7 +51,7 @@ func (c *Channels) Open(id uint32) *Channel {
 	if !ok {
 		return nil
 	}
-	ch := &Channel{ID: id, Place: d.Place, of: c, key: shadow.Key{Dir: d.Space.Dir, Target: d.Space.Target}, given: d.Given, structures: d.Structures}
+	ch := &Channel{ID: id, Place: d.Place, of: c, key: shadow.Key{Dir: d.Space.Dir, Target: d.Space.Target}, given: d.Given, structures: d.Structures, seen: seenOf(&d)}
 	cfg := card.ChannelConfig{
 		Space: d.Given, Limit: d.Space.Limit, Engine: d.Engine, Ring: d.Ring, State: d.State,
 		Progress: d.Progress, Put: c.cfg.Gate.First(d.Put, d.State.GPGet), Privileged: d.Privileged,

@@ -49,7 +49,8 @@ func (ch *Channel) SubmitAll() { ch.submit(ch.state.LastPut) }
 // execute work submitted after the guest got the fault. When the channel is bound again, its
 // GP_PUT is read from the guest's structures.
 func (ch *Channel) submit(put uint32) {
-	if !ch.Ended() {
+	if !ch.Ended() && !ch.of.Planned.take(ch, put) {
+		ch.trace(put)
 		ch.of.cfg.Gate.Submit(ch, put)
 	}
 }

@@ -12,7 +12,7 @@
 // enabled it (Enable) and it is not paused.
 //
 // Gate.mu guards everything. It is taken after the locks of a guest: Channel and Guest are
-// called without it, except for Number, Space, Guest, Name, CountBadPut and the card's channel,
+// called without it, except for Number, Space, Guest, Name, Trace, CountBadPut and the card's channel,
 // which take no lock of a guest.
 package gate
 
@@ -23,6 +23,7 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/sched"
+	"github.com/umbra-gpu/umbra/aggregator/trace"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
@@ -77,6 +78,8 @@ const mostUncharged = 2 * time.Millisecond
 // Guest is a guest that shares the card. It is a key of a map.
 type Guest interface {
 	Name() string
+	// Trace returns the recorder of its events, nil if nobody records.
+	Trace() *trace.Recorder
 	// CountBadPut counts a GP_PUT that cannot be.
 	CountBadPut()
 	// Quarantine stops all of the guest's channels.
@@ -198,6 +201,7 @@ func (t *Gate) step() {
 
 // forward lets the card have n entries more, and the channel run.
 func (t *Gate) forward(c *gated, n int) {
+	c.note(trace.Forward, 0, uint64(n))
 	c.Inflight += n
 	if c.Paused {
 		c.Paused = false
@@ -212,9 +216,17 @@ func (t *Gate) forward(c *gated, n int) {
 
 // pause lets a channel leave its engine. A card that cannot interrupt a request ends it before.
 func (t *Gate) pause(c *gated) {
+	c.note(trace.Pause, 0, 0)
 	c.Paused = true
 	t.apply(c)
 	t.look(c)
+}
+
+// note notes an event of a channel if its guest is recorded.
+func (c *gated) note(k trace.Kind, unit int, value uint64) {
+	if r := c.ch.Guest().Trace(); r != nil {
+		r.Note(trace.Event{Kind: k, Channel: uint16(c.ch.Number()), Unit: uint8(unit), Value: value})
+	}
 }
 
 // apply enables or disables a channel on the card.
@@ -304,6 +316,9 @@ func (t *Gate) meter(c *gated) {
 	var busy [card.MaxEngines]time.Duration
 	for i := range t.engines {
 		busy[i] = u.Busy[i] - c.Last.Busy[i]
+		if busy[i] > 0 {
+			c.note(trace.Busy, i, uint64(busy[i]))
+		}
 		if busy[i] > most {
 			c.Lane, most = i, busy[i]
 		}

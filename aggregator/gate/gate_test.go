@@ -15,6 +15,7 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/sched"
+	"github.com/umbra-gpu/umbra/aggregator/trace"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
@@ -134,6 +135,7 @@ type guest struct {
 
 func (g *guest) Name() string             { return g.name }
 func (g *guest) CountBadPut()             { g.badPuts++ }
+func (g *guest) Trace() *trace.Recorder   { return nil }
 func (g *guest) Quarantine(reason string) { g.quarantined = reason }
 
 // channel is a channel of a guest, and that of the card which executes it.

@@ -4,6 +4,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/fault"
 	"github.com/umbra-gpu/umbra/aggregator/sched"
+	"github.com/umbra-gpu/umbra/aggregator/trace"
 )
 
 // A request that does not end costs its channel: the channel is taken off the card with a fault
@@ -23,6 +24,7 @@ func (t *Gate) doAlert() {
 	case !ok:
 	case a.Kind == sched.Abort && c != nil:
 		defer fault.Contain(c.ch.Guest(), "the scheduling of its channels")
+		c.note(trace.Abort, a.Engine, 0)
 		c.ch.Abort(card.Engine(a.Engine))
 	case a.Kind == sched.Quarantine && g != nil:
 		g.Quarantine("several of its requests did not end")

@@ -1,7 +1,9 @@
 package api
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -16,10 +18,13 @@ type Backend interface {
 	Show(name string) (GPUReport, error)
 	Set(name string, s SetRequest) (GPU, error)
 	Remove(name string, force bool) (GPUReport, error)
+	Inject(name string, r InjectRequest) (Injected, error)
 	Scheduler() (Scheduler, error)
 	SetScheduler(s SetRequest) (Scheduler, error)
 	Reload() (Reload, error)
 	Save() (Saved, error)
+	// Trace records, and writes to w until ctx ends. Before it wrote anything its error is an answer.
+	Trace(ctx context.Context, r TraceRequest, w io.Writer) error
 	Registers(gpu string) (RegisterTable, error) // of one GPU, or the sum of all ("")
 }
 

@@ -92,6 +92,11 @@ func (c *Client) Remove(ctx context.Context, name string, force bool) (r GPURepo
 	return r, c.do(ctx, http.MethodDelete, fmt.Sprintf("gpus/%s?force=%t", url.PathEscape(name), force), nil, &r)
 }
 
+// Inject plants a fault in a GPU.
+func (c *Client) Inject(ctx context.Context, name string, r InjectRequest) (i Injected, err error) {
+	return i, c.do(ctx, http.MethodPost, "gpus/"+url.PathEscape(name)+"/inject", r, &i)
+}
+
 // Scheduler describes how the card's time is shared.
 func (c *Client) Scheduler(ctx context.Context) (s Scheduler, err error) {
 	return s, c.do(ctx, http.MethodGet, "scheduler", nil, &s)
@@ -113,29 +118,42 @@ func (c *Client) Reload(ctx context.Context) (r Reload, err error) {
 }
 
 func (c *Client) do(ctx context.Context, method, what string, body, into any) error {
+	resp, err := c.send(ctx, method, what, body)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return c.refusal(resp)
+	}
+	return json.NewDecoder(resp.Body).Decode(into)
+}
+
+// send sends a request.
+func (c *Client) send(ctx context.Context, method, what string, body any) (*http.Response, error) {
 	var in io.Reader
 	if body != nil {
 		b, err := json.Marshal(body)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		in = bytes.NewReader(b)
 	}
 	r, err := http.NewRequestWithContext(ctx, method, "http://umbra/v1/"+what, in)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	resp, err := c.http.Do(r)
 	if err != nil {
-		return c.explain(err)
+		return nil, c.explain(err)
 	}
-	defer resp.Body.Close()
-	d := json.NewDecoder(resp.Body)
-	if resp.StatusCode == http.StatusOK {
-		return d.Decode(into)
-	}
+	return resp, nil
+}
+
+// refusal is the error that an answer is.
+func (c *Client) refusal(resp *http.Response) error {
 	e := &Error{Code: resp.StatusCode}
-	if err := d.Decode(e); err != nil {
+	if err := json.NewDecoder(resp.Body).Decode(e); err != nil {
 		return fmt.Errorf("control socket %s: %s, without a reason: %w", c.path, resp.Status, err)
 	}
 	return e

@@ -3,6 +3,7 @@ package api
 import (
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 )
 
@@ -14,13 +15,14 @@ type Route struct {
 	Body    any               // of the type that is wanted; nil if none is
 	Answer  any               // of the type that is returned
 
-	serve func(Backend, *http.Request) (any, error)
+	serve  func(Backend, *http.Request) (any, error)
+	stream func(Backend, *http.Request, io.Writer) error // in place of serve and Answer: a file that goes on
 }
 
 // Routes are all requests of the API.
 func Routes() []Route {
 	name := func(r *http.Request) string { return r.PathValue("name") }
-	return []Route{
+	return append([]Route{
 		route("GET /v1/status", "The server, its card and its GPUs.", nil, func(b Backend, _ *http.Request) (Status, error) { return b.Status() }),
 		route("GET /v1/report", "Everything that the server counted.", nil, func(b Backend, _ *http.Request) (Report, error) { return b.Report() }),
 		withBody("POST /v1/gpus", "Adds a virtual GPU.", func(b Backend, _ *http.Request, a AddRequest) (GPU, error) { return b.Add(a) }),
@@ -30,13 +32,14 @@ func Routes() []Route {
 			func(b Backend, r *http.Request) (GPUReport, error) {
 				return b.Remove(name(r), r.URL.Query().Get("force") == "true")
 			}),
+		withBody("POST /v1/gpus/{name}/inject", "Plants a fault in a GPU, for tests of its guest's driver.", func(b Backend, r *http.Request, i InjectRequest) (Injected, error) { return b.Inject(name(r), i) }),
 		route("GET /v1/scheduler", "How the card's time is shared.", nil, func(b Backend, _ *http.Request) (Scheduler, error) { return b.Scheduler() }),
 		withBody("PATCH /v1/scheduler", "Changes options of the scheduler.", func(b Backend, _ *http.Request, s SetRequest) (Scheduler, error) { return b.SetScheduler(s) }),
 		route("GET /v1/registers", "The register table of one GPU, or of all.", map[string]string{"gpu": "Name of the GPU."},
 			func(b Backend, r *http.Request) (RegisterTable, error) { return b.Registers(r.URL.Query().Get("gpu")) }),
 		route("GET /v1/config", "The configuration that makes the same server again.", nil, func(b Backend, _ *http.Request) (Saved, error) { return b.Save() }),
 		route("POST /v1/reload", "Reads the configuration file again and applies what changed in it.", nil, func(b Backend, _ *http.Request) (Reload, error) { return b.Reload() }),
-	}
+	}, streams...)
 }
 
 func route[A any](pattern, about string, query map[string]string, f func(Backend, *http.Request) (A, error)) Route {

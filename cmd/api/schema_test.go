@@ -241,6 +241,12 @@ func (g *generator) paths() object {
 	content := func(of any) object {
 		return object{"application/json": object{"schema": g.of(reflect.TypeOf(of))}}
 	}
+	answered := func(of any) object {
+		if of == nil {
+			return object{"application/octet-stream": object{}}
+		}
+		return content(of)
+	}
 	paths := object{"/metrics": object{"get": object{"summary": "The numbers in counters.md, for Prometheus.", "operationId": "metrics", "responses": object{
 		"200": object{"description": "Prometheus' text format", "content": object{"text/plain": object{"schema": object{"type": "string"}}}},
 	}}}}
@@ -257,7 +263,7 @@ func (g *generator) paths() object {
 		operation := object{
 			"summary": r.About, "operationId": method + strings.NewReplacer("/v1", "", "{", "", "}", "", "/", "_").Replace(at), "parameters": parameters,
 			"responses": object{
-				"200":     object{"description": "done", "content": content(r.Answer)},
+				"200":     object{"description": "done", "content": answered(r.Answer)},
 				"default": object{"description": "not done", "content": content(api.Error{})},
 			},
 		}

@@ -32,7 +32,8 @@ func serve(ctx context.Context, l net.Listener, h http.Handler, log *slog.Logger
 	open := &conns{since: make(map[net.Conn]time.Time)}
 	s := &http.Server{
 		Handler: h, ReadTimeout: timeout, WriteTimeout: timeout, IdleTimeout: timeout, MaxHeaderBytes: maxHeader, ConnState: open.note,
-		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+		BaseContext: func(net.Listener) context.Context { return ctx }, // a recording ends with the server
+		ErrorLog:    slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(l) }()
@@ -55,6 +56,10 @@ func Handler(b Backend, metrics http.Handler) http.Handler {
 	for _, r := range Routes() {
 		m.HandleFunc(r.Pattern, func(w http.ResponseWriter, req *http.Request) {
 			req.Body = http.MaxBytesReader(w, req.Body, maxBody)
+			if r.stream != nil {
+				answerStream(w, req, &r, b)
+				return
+			}
 			v, err := r.serve(b, req)
 			answer(w, req, v, err)
 		})

@@ -15,6 +15,20 @@ type AddRequest struct {
 	GPU string `json:"gpu"`
 }
 
+// InjectRequest says which fault to plant. It replaces an earlier one.
+type InjectRequest struct {
+	Kind  string        `json:"kind"`               // lost-interrupt, late-interrupt, hung-engine, translation-fault, off-bus; none ends it
+	For   time.Duration `json:"for_ns,omitempty"`   // when it ends; ten seconds if there is no count either
+	Count uint64        `json:"count,omitempty"`    // how often it happens; for interrupts, translation faults and accesses of a GPU off the bus
+	Delay time.Duration `json:"delay_ns,omitempty"` // of a late interrupt; 100 ms
+}
+
+// Injected is the fault that was planted.
+type Injected struct {
+	GPU string `json:"gpu"`
+	InjectRequest
+}
+
 // SetRequest changes options of a virtual GPU or of the scheduler. The server
 // applies all of them or, with an error, none.
 type SetRequest struct {

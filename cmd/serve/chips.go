@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 
@@ -119,9 +120,13 @@ func gh100Of(f *config.Face, vram config.Size, at optionName) (Chip, error) {
 // Chips lists the names of the chips.
 func Chips() []string { return slices.Sorted(maps.Keys(chips)) }
 
-// registersOf is the register space of a chip.
-func registersOf(name string) (*mmio.Space, error) {
-	row, usual := chips[name], config.DefaultFace(name)
+// RegistersOf is the register space of a chip.
+func RegistersOf(name string) (*mmio.Space, error) {
+	row, ok := chips[name]
+	if !ok {
+		return nil, fmt.Errorf("no chip %q; %s", name, config.Known(name, Chips()))
+	}
+	usual := config.DefaultFace(name)
 	c, err := row.of(&usual, config.Size(row.least), func(key string) string { return key })
 	if err != nil {
 		return nil, err
@@ -136,7 +141,7 @@ func registersOf(name string) (*mmio.Space, error) {
 
 // RegisterName names the register of a chip at an offset of BAR0.
 func RegisterName(chip string, off uint32) (string, error) {
-	s, err := registersOf(chip)
+	s, err := RegistersOf(chip)
 	if err != nil {
 		return "", err
 	}

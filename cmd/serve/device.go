@@ -32,11 +32,14 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/aggregator/passthrough"
+	"github.com/umbra-gpu/umbra/aggregator/trace"
 	"github.com/umbra-gpu/umbra/mmio"
 	"github.com/umbra-gpu/umbra/vfiouser"
 )
@@ -69,6 +72,7 @@ type Device struct {
 	log    *slog.Logger    // also of errors that have no place in a reply
 	asked  bool            // the client's windows were opened, or could not be
 	traps  traps
+	watch  atomic.Pointer[watch] // nil unless a trap is more than usual
 
 	mu       sync.Mutex // guards the fields below
 	attached bool       // from the start of a client's admission
@@ -119,6 +123,17 @@ func (d *Device) Regions() []vfiouser.Region {
 	return r
 }
 
+// RegionSize is the size of a region, 0 if there is none.
+func (d *Device) RegionSize(index int) uint64 {
+	switch {
+	case index == vfiouser.RegionConfig:
+		return d.fn.ConfigSize()
+	case index >= vfiouser.RegionBAR0 && index <= vfiouser.RegionBAR5:
+		return d.fn.BARSize(index)
+	}
+	return 0
+}
+
 // IRQs implements vfiouser.Device: INTx and one MSI vector.
 func (d *Device) IRQs() []vfiouser.IRQ {
 	const message = vfiouser.IRQEventFD | vfiouser.IRQNoResize
@@ -136,28 +151,57 @@ func (d *Device) IRQs() []vfiouser.IRQ {
 func (d *Device) ReadRegion(index int, off uint64, p []byte) error {
 	d.traps[index].reads.Add(1)
 	d.traps[index].bytes.Add(uint64(len(p)))
-	if index == vfiouser.RegionConfig {
-		d.fn.ReadConfig(uint32(off), p)
+	if w := d.watch.Load(); w != nil {
+		start := time.Now()
+		if w.fault.use(offBus) { // nobody answers: the bus reads as ones
+			for i := range p {
+				p[i] = 0xff
+			}
+		} else {
+			d.read(index, off, p)
+		}
+		w.rec.Access(trace.Read, index, off, p, start)
 		return nil
 	}
-	d.fn.ReadBAR(index, off, p)
+	d.read(index, off, p)
 	return nil
+}
+
+func (d *Device) read(index int, off uint64, p []byte) {
+	if index == vfiouser.RegionConfig {
+		d.fn.ReadConfig(uint32(off), p)
+	} else {
+		d.fn.ReadBAR(index, off, p)
+	}
 }
 
 // WriteRegion implements vfiouser.Device.
 func (d *Device) WriteRegion(index int, off uint64, p []byte) error {
 	d.traps[index].writes.Add(1)
 	d.traps[index].bytes.Add(uint64(len(p)))
-	if index == vfiouser.RegionConfig {
-		d.fn.WriteConfig(uint32(off), p)
+	if w := d.watch.Load(); w != nil {
+		start := time.Now()
+		if !w.fault.use(offBus) {
+			d.write(index, off, p)
+		}
+		w.rec.Access(trace.Write, index, off, p, start)
 		return nil
 	}
-	d.fn.WriteBAR(index, off, p)
+	d.write(index, off, p)
 	return nil
+}
+
+func (d *Device) write(index int, off uint64, p []byte) {
+	if index == vfiouser.RegionConfig {
+		d.fn.WriteConfig(uint32(off), p)
+	} else {
+		d.fn.WriteBAR(index, off, p)
+	}
 }
 
 // Reset implements vfiouser.Device.
 func (d *Device) Reset() error {
+	d.recorder().Note(trace.Event{Kind: trace.Reset})
 	if err := d.fn.Reset(); err != nil {
 		return fmt.Errorf("reset the device: %w", err)
 	}
@@ -227,7 +271,7 @@ func (d *Device) Attached(h *vfiouser.Host) {
 		d.mu.Unlock()
 	}
 	d.log.Info("client attached", about...)
-	d.client = &hostSide{Memory: h.Memory(), host: h}
+	d.client = &hostSide{Memory: h.Memory(), host: h, device: d}
 	d.plug(d.client)
 }
 
@@ -263,7 +307,8 @@ var (
 // hostSide is the client as a function sees it: changes of its memory, and its interrupt.
 type hostSide struct {
 	*vfiouser.Memory
-	host *vfiouser.Host
+	host   *vfiouser.Host
+	device *Device
 
 	mu   sync.Mutex
 	line card.Line
@@ -274,13 +319,14 @@ func (h *hostSide) Interrupt(l card.Line) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.line = l
+	h.device.noteLine(l)
 	switch {
 	case l.MSI:
 		if l.Edge {
-			h.host.Trigger(vfiouser.IRQMSI, 0)
+			h.device.interrupt(func() { h.host.Trigger(vfiouser.IRQMSI, 0) })
 		}
 	case l.Level && !l.Disabled:
-		h.host.Trigger(vfiouser.IRQINTx, 0)
+		h.device.interrupt(func() { h.host.Trigger(vfiouser.IRQINTx, 0) })
 	default:
 		h.host.Clear(vfiouser.IRQINTx, 0)
 	}

@@ -32,7 +32,8 @@ type Endpoint struct {
 	stuck     bool          // its client's thread had not ended then
 
 	options  atomic.Pointer[config.GPU] // in force, of a virtual GPU
-	changing sync.Mutex                 // one change of them at a time
+	changing sync.Mutex                 // one change of them, or of the planted fault, at a time
+	planted  func()                     // ends the planted fault; nil if there never was one. Guarded by changing
 
 	logMu  sync.Mutex
 	logged map[string]uint64 // counts that the log has

@@ -47,8 +47,8 @@ func TestNoLimitIsLost(t *testing.T) {
 			if f.Anonymous {
 				continue // its fields are there too
 			}
-			if section == "server" && (key == "transport" || strings.HasPrefix(key, "sandbox")) {
-				continue // says who makes servers, or what the process may do
+			if section == "server" && (key == "transport" || key == "inject" || strings.HasPrefix(key, "sandbox")) {
+				continue // says who makes servers, what the process may do, or is for requests
 			}
 			value, ok := options[key]
 			require.True(t, ok, "%s.%s: say another value of it above", section, key)

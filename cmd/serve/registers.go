@@ -18,7 +18,7 @@ func Registers(of ...*Endpoint) (t api.RegisterTable, err error) {
 		if len(of) > 0 && !slices.ContainsFunc(of, func(e *Endpoint) bool { return e.Config.Device.Name() == chip }) {
 			continue
 		}
-		space, err := registersOf(chip)
+		space, err := RegistersOf(chip)
 		if err != nil {
 			return t, err
 		}

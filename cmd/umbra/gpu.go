@@ -8,6 +8,7 @@ import (
 	"io"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/umbra-gpu/umbra/cmd/api"
 	"github.com/umbra-gpu/umbra/cmd/config"
@@ -15,12 +16,17 @@ import (
 
 // server is the running server that a subcommand talks to.
 type server struct {
+	control
+	JSON bool `name:"json" help:"Write JSON, as docs/control-api.md describes it."`
+}
+
+// control is where the server of a command is.
+type control struct {
 	Control string `env:"UMBRA_CONTROL" placeholder:"PATH" help:"Control socket of the server, as given to umbra serve --control. By default $XDG_RUNTIME_DIR/umbra.sock or /run/umbra/control.sock, where one is."`
-	JSON    bool   `name:"json" help:"Write JSON, as docs/control-api.md describes it."`
 }
 
 // client returns a client of the server.
-func (s *server) client() (*api.Client, error) {
+func (s *control) client() (*api.Client, error) {
 	path := s.Control
 	if path == "" {
 		path = api.FindControl()
@@ -62,6 +68,7 @@ type gpuCmd struct {
 	Attach gpuAttachCmd `cmd:"" help:"Print the arguments that attach a machine to a GPU."`
 	Add    gpuAddCmd    `cmd:"" help:"Add a virtual GPU to a running server."`
 	Set    gpuSetCmd    `cmd:"" help:"Change options of a virtual GPU while its guest runs."`
+	Inject gpuInjectCmd `cmd:"" help:"Plant a fault in a GPU, to test its guest's driver; needs umbra serve --inject."`
 	Remove gpuRemoveCmd `cmd:"" help:"Remove a virtual GPU and give its share of the card back."`
 }
 
@@ -122,6 +129,29 @@ func (c *gpuSetCmd) Run(ctx context.Context, out output) error {
 	r := api.SetRequest{Options: strings.Join(c.What, ",")}
 	return ask(&c.server, out, func(k *api.Client) (api.GPU, error) { return k.Set(ctx, c.Name, r) }, func(b *strings.Builder, g *api.GPU) {
 		fmt.Fprintf(b, "GPU %s: %s\n", g.Name, cmp.Or(api.ChangesText(g.Changes), unchanged))
+	})
+}
+
+type gpuInjectCmd struct {
+	server
+	Name  string        `arg:"" help:"Name of the GPU."`
+	Kind  string        `arg:"" enum:"lost-interrupt,late-interrupt,hung-engine,translation-fault,off-bus,none" help:"lost-interrupt: interrupts do not come. late-interrupt: they come late. hung-engine: work does not begin. translation-fault: work ends with an MMU fault. off-bus: reads give ones, writes do nothing. none: end the planted fault."`
+	For   time.Duration `placeholder:"TIME" default:"0s" help:"When the fault ends; after 10s without a time and a count."`
+	Count uint64        `placeholder:"N" default:"0" help:"How often it happens, but for hung-engine: interrupts, submissions or accesses."`
+	Delay time.Duration `placeholder:"TIME" default:"0s" help:"How late interrupts come, by default 100ms."`
+}
+
+func (c *gpuInjectCmd) Run(ctx context.Context, out output) error {
+	r := api.InjectRequest{Kind: c.Kind, For: c.For, Count: c.Count, Delay: c.Delay}
+	return ask(&c.server, out, func(k *api.Client) (api.Injected, error) { return k.Inject(ctx, c.Name, r) }, func(b *strings.Builder, i *api.Injected) {
+		switch {
+		case i.Kind == "none":
+			fmt.Fprintf(b, "GPU %s: no fault is planted.\n", i.GPU)
+		case i.Count > 0:
+			fmt.Fprintf(b, "GPU %s: %s, %s, for %v at most.\n", i.GPU, i.Kind, plural(i.Count, "time", "times"), i.For)
+		default:
+			fmt.Fprintf(b, "GPU %s: %s for %v.\n", i.GPU, i.Kind, i.For)
+		}
 	})
 }
 

@@ -50,6 +50,7 @@ type commands struct {
 	VFIO    vfioUserCmd `cmd:"" name:"vfio-user" help:"Describe any vfio-user server, and test that it conforms to the protocol."`
 	Bench   benchCmd    `cmd:"" help:"Measure Umbra on this machine."`
 	Sched   schedCmd    `cmd:"" help:"Show, change and simulate how card time is shared."`
+	Trace   traceCmd    `cmd:"" help:"Record what guests do, and read recordings."`
 	Lab     labCmd      `cmd:"" help:"Run programs in guests that Umbra boots."`
 	Config  configCmd   `cmd:"" help:"Save the configuration of a running server."`
 	Reload  reloadCmd   `cmd:"" help:"Let a running server apply what changed in its configuration file."`

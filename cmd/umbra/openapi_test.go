@@ -62,7 +62,7 @@ func TestRepliesKeepToOpenAPI(t *testing.T) {
 	require.NoError(t, err)
 	address := free.Addr().String()
 	require.NoError(t, free.Close())
-	server := serveHere(t, "--json", "--control", socket, "--config", "f.yaml", "--metrics", address, "--gpu", "name=a,vram=64MiB,socket=a.sock")
+	server := serveHere(t, "--json", "--control", socket, "--config", "f.yaml", "--metrics", address, "--inject", "--gpu", "name=a,vram=64MiB,socket=a.sock")
 	controlled(t, socket, 1)
 
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -83,6 +83,8 @@ func TestRepliesKeepToOpenAPI(t *testing.T) {
 		{"GET /v1/gpus/{name}", "/v1/gpus/nobody", "", 404},
 		{"PATCH /v1/gpus/{name}", "/v1/gpus/a", `{"options":"weight=7"}`, 200},
 		{"PATCH /v1/gpus/{name}", "/v1/gpus/a", `{"options":"wieght=7,cap=300"}`, 400},
+		{"POST /v1/gpus/{name}/inject", "/v1/gpus/a/inject", `{"kind":"lost-interrupt","count":1}`, 200},
+		{"POST /v1/gpus/{name}/inject", "/v1/gpus/a/inject", `{"kind":"lost"}`, 400},
 		{"DELETE /v1/gpus/{name}", "/v1/gpus/b?force=true", "", 200},
 		{"DELETE /v1/gpus/{name}", "/v1/gpus/b", "", 404},
 		{"GET /v1/scheduler", "/v1/scheduler", "", 200},
@@ -92,6 +94,9 @@ func TestRepliesKeepToOpenAPI(t *testing.T) {
 		{"GET /v1/registers", "/v1/registers?gpu=nobody", "", 404},
 		{"GET /v1/config", "/v1/config", "", 200},
 		{"POST /v1/reload", "/v1/reload", "", 200},
+		{"GET /v1/trace", "/v1/trace?gpu=a&for=1ms", "", 200},
+		{"GET /v1/trace", "/v1/trace?gpu=nobody", "", 404},
+		{"GET /v1/trace", "/v1/trace?for=1", "", 400},
 		{"GET /metrics", "/metrics", "", 200},
 	} {
 		method, at, _ := strings.Cut(r.operation, " ")
@@ -106,6 +111,10 @@ func TestRepliesKeepToOpenAPI(t *testing.T) {
 		if r.code == http.StatusOK {
 			kind = "200"
 			delete(left, r.operation)
+		}
+		if r.operation == "GET /v1/trace" && kind == "200" {
+			require.Contains(t, string(text), `umbra-trace 1 {`)
+			continue
 		}
 		if r.path == "/metrics" {
 			require.Contains(t, string(text), `umbra_gpu_weight{gpu="a"} 7`)

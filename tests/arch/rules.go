@@ -33,7 +33,7 @@ const (
 
 var rooms = []room{
 	{"cmd", []string{
-		"devmodel", "devmodel/gf100", "devmodel/gh100", "aggregator", "aggregator/sched", "aggregator/aperture", "aggregator/card", "aggregator/driver", "aggregator/face", "aggregator/fault", "aggregator/gate",
+		"devmodel", "devmodel/gf100", "devmodel/gh100", "aggregator", "aggregator/sched", "aggregator/aperture", "aggregator/card", "aggregator/driver", "aggregator/face", "aggregator/fault", "aggregator/gate", "aggregator/trace",
 		"aggregator/card/soft", "aggregator/card/soft/sm", "aggregator/card/rm", "aggregator/card/rm/worker", "aggregator/card/rm/nvrm", "aggregator/sandbox",
 		"aggregator/passthrough", "vfiouser", "mmio", "shadowpt", "firmware", "cmd/lab", "devmodel/guest",
 	}, []string{"*"}, "cmd joins the parts and ships no tests; umbra bench boots guests and drives a GPU itself"},
@@ -44,12 +44,12 @@ var rooms = []room{
 	{"devmodel/guest", []string{"vfiouser", "mmio", "shadowpt"}, []string{sys, "pgregory.net/rapid"}, "the driver of a guest depends on registers, not on the server"},
 	{"aggregator", []string{
 		"aggregator/aperture", "aggregator/card", "aggregator/channels", "aggregator/dma", "aggregator/fault", "aggregator/gate",
-		"aggregator/memory", "aggregator/report", "aggregator/sched", "aggregator/shadow", "aggregator/vram", "aggregator/window", "shadowpt",
+		"aggregator/memory", "aggregator/report", "aggregator/sched", "aggregator/shadow", "aggregator/trace", "aggregator/vram", "aggregator/window", "shadowpt",
 	}, []string{sys}, "the aggregator drives every card through package card, and knows neither sockets nor configuration"},
 	{"aggregator/driver", []string{"aggregator/aperture", "aggregator/card", "aggregator/driver/structs", "aggregator/vram", "shadowpt", "mmio"}, nil, "a driver knows registers, not guests"},
 	{"aggregator/driver/structs", []string{"aggregator/card", "shadowpt", "mmio"}, nil, "bytes in, descriptions out"},
-	{"aggregator/gate", []string{"aggregator/card", "aggregator/fault", "aggregator/sched", "shadowpt"}, nil, "the gate declares what it needs of guests"},
-	{"aggregator/channels", []string{"aggregator/card", "aggregator/gate", "aggregator/memory", "aggregator/shadow", "shadowpt"}, nil,
+	{"aggregator/gate", []string{"aggregator/card", "aggregator/fault", "aggregator/sched", "aggregator/trace", "shadowpt"}, nil, "the gate declares what it needs of guests"},
+	{"aggregator/channels", []string{"aggregator/card", "aggregator/gate", "aggregator/memory", "aggregator/shadow", "aggregator/trace", "shadowpt"}, nil,
 		"a guest's channels declare what they need of the guest and of its face"},
 	{"aggregator/face", []string{
 		"aggregator/card", "aggregator/channels", "aggregator/driver/structs", "aggregator/memory", "aggregator/report", "aggregator/shadow",
@@ -60,6 +60,7 @@ var rooms = []room{
 	{"aggregator/memory", []string{"aggregator/card", "aggregator/dma", "aggregator/vram", "shadowpt"}, nil, "memory knows addresses, not their use"},
 	{"aggregator/report", []string{"aggregator/card", "aggregator/fault"}, nil, "reports know the receiver that they declare"},
 	{"aggregator/fault", nil, nil, "a panic is a value"},
+	{"aggregator/trace", nil, nil, "events are numbers, not what they mean"},
 	{"aggregator/vram", []string{"aggregator/card", "shadowpt"}, nil, "an allocator knows sizes, not their use"},
 	{"aggregator/dma", []string{"aggregator/card"}, nil, "windows of bus addresses know no tables"},
 	{"aggregator/sched", nil, nil, "the scheduler is pure code on an injected clock"},
@@ -97,7 +98,7 @@ var layers = [][]string{
 	{"aggregator/card/rm/nvrm"},
 	{"aggregator/aperture", "aggregator/dma", "aggregator/vram", "aggregator/report", "aggregator/card/soft/sm"},
 	{"aggregator/driver/structs"},
-	{"aggregator/card", "aggregator/fault", "aggregator/sched", "aggregator/sandbox"},
+	{"aggregator/card", "aggregator/fault", "aggregator/sched", "aggregator/sandbox", "aggregator/trace"},
 }
 
 // chips are the packages of one chip, and chipRooms the rooms of the aggregator that may import them: the

@@ -264,3 +264,16 @@ func (x *run) setReference(_ uint8, d uint32) {
 	x.Host.Ref = d
 	x.writeUSERD(gf100.USERDRef, d)
 }
+
+// HostMethodName names a method that the reader of pushbuffers executes itself, of a Hopper's channels or of a Fermi's. It is
+// empty for others.
+func HostMethodName(hopper bool, method uint32) string {
+	of := &hostMethods906f
+	if hopper {
+		of = &hostMethodsC86F
+	}
+	if method/4 >= uint32(len(of)) {
+		return ""
+	}
+	return of[method/4].name
+}

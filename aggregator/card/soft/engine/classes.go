@@ -64,8 +64,8 @@ func newClass(place int, id uint16, kind Kind, name string, tables []string, eff
 // Classes lists the classes of the card's engines.
 func Classes() []*Class { return classes[:] }
 
-// classOf finds a class, nil if there is none.
-func classOf(id uint16) *Class {
+// ClassOf finds a class, nil if there is none.
+func ClassOf(id uint16) *Class {
 	for _, c := range &classes {
 		if c.ID == id {
 			return c
@@ -76,7 +76,7 @@ func classOf(id uint16) *Class {
 
 // grClass finds a graphics class.
 func grClass(id uint16) *Class {
-	if c := classOf(id); c != nil && c.Kind == KindGR {
+	if c := ClassOf(id); c != nil && c.Kind == KindGR {
 		return c
 	}
 	return nil

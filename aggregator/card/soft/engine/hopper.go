@@ -198,7 +198,7 @@ func wideAddress(upper, lower uint32) uint64 { return uint64(upper)<<32 | uint64
 // String says what was refused, for people.
 func (r Refusal) String() string {
 	name, why := fmt.Sprintf("method %04x", r.Method), "is none"
-	c := classOf(r.Class)
+	c := ClassOf(r.Class)
 	if c == nil {
 		return fmt.Sprintf("class %04x: the card has no such class", r.Class)
 	}

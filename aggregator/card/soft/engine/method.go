@@ -141,3 +141,21 @@ func (c *Class) bind(effects map[string]effect) {
 		panic("engine: more triggers than maxNotExecuted")
 	}
 }
+
+// MethodName names a method, with its place in an array of methods; one that the class does not have by its offset.
+func (c *Class) MethodName(method uint32) string {
+	row := c.lookup(method)
+	switch {
+	case row == nil:
+		return fmt.Sprintf("%04x", method)
+	case row.Stride == 0:
+		return row.Name
+	}
+	return fmt.Sprintf("%s(%d)", row.Name, (method-row.Offset)/row.Stride)
+}
+
+// Rows is how many methods and arrays of methods the class has.
+func (c *Class) Rows() int { return len(c.rows) }
+
+// RowName names one of them.
+func (c *Class) RowName(i int) string { return c.rows[i].Name }

@@ -28,7 +28,7 @@ type Stats struct {
 
 // Class returns the counters of a class, nil if there is no such class.
 func (s *Stats) Class(id uint16) *ClassStats {
-	if c := classOf(id); c != nil {
+	if c := ClassOf(id); c != nil {
 		return &s.class[c.place]
 	}
 	return nil
@@ -43,7 +43,7 @@ type Work struct {
 // Class returns how many copies, uploads and programs of a class were started, and the bytes that
 // the first two wrote.
 func (w *Work) Class(id uint16) (launches, bytes uint64) {
-	c := classOf(id)
+	c := ClassOf(id)
 	if c == nil {
 		return 0, 0
 	}

@@ -1,0 +1,87 @@
+package trace
+
+import (
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"github.com/umbra-gpu/umbra/aggregator/trace"
+)
+
+// Device is a GPU that a recording is played to.
+type Device interface {
+	ReadRegion(index int, off uint64, p []byte) error
+	WriteRegion(index int, off uint64, p []byte) error
+	Reset() error
+	RegionSize(index int) uint64
+}
+
+// Replayed is how a replay went.
+type Replayed struct {
+	Accesses   int
+	Difference string // the first one, with what may explain it
+}
+
+// replayWait bounds the wait for a value that comes by itself, as when an engine is done.
+const replayWait = time.Second
+
+// Replay does to a device what a guest did to one GPU of a recording, and compares what it reads. It ends at the first
+// difference.
+func (f *File) Replay(gpu int, d Device) (Replayed, error) {
+	a := newAccesses(f, gpu)
+	fresh := a.more && a.next.Kind == trace.Reset
+	for a.more {
+		e := a.next
+		if e.Kind == trace.Lost {
+			return Replayed{a.n, fmt.Sprintf("the recording lost %d events here", e.Value)}, nil
+		}
+		if size := d.RegionSize(int(e.Unit)); e.Kind != trace.Reset && (e.Size > 8 || e.Addr > size || uint64(e.Size) > size-e.Addr) {
+			return Replayed{}, fmt.Errorf("access %d, %s: the region has %#x bytes", a.n+1, f.text(&e), size)
+		}
+		got, err := replayOne(d, &e)
+		if err != nil {
+			return Replayed{}, err
+		}
+		if e.Kind != trace.Read || got == e.Value || f.ofTime(&e) {
+			a.n++
+			a.read()
+			continue
+		}
+		if e, _ = a.take(); !waitFor(d, &e, &got) {
+			text := fmt.Sprintf("access %d: %s; this card reads %0*x", a.n, f.text(&e), 2*int(e.Size), got)
+			if !fresh {
+				text += "; the recording does not begin with a reset of the GPU, so that what came before is missing"
+			}
+			if m := f.GPUs[gpu].Map; m != "none" {
+				text += "; the guest could reach windows without a trap (bar-map=" + m + "), which no recording has"
+			}
+			return Replayed{a.n, text}, nil
+		}
+	}
+	return Replayed{Accesses: a.n}, f.err
+}
+
+// replayOne does one access, and returns what was read.
+func replayOne(d Device, e *trace.Event) (uint64, error) {
+	var b [8]byte
+	switch e.Kind {
+	case trace.Reset:
+		return 0, d.Reset()
+	case trace.Write:
+		binary.LittleEndian.PutUint64(b[:], e.Value)
+		return 0, d.WriteRegion(int(e.Unit), e.Addr, b[:e.Size])
+	}
+	err := d.ReadRegion(int(e.Unit), e.Addr, b[:e.Size])
+	return binary.LittleEndian.Uint64(b[:]), err
+}
+
+// waitFor reads until the value is that of the recording.
+func waitFor(d Device, e *trace.Event, got *uint64) bool {
+	for end := time.Now().Add(replayWait); *got != e.Value; time.Sleep(100 * time.Microsecond) {
+		if time.Now().After(end) {
+			return false
+		}
+		*got, _ = replayOne(d, e) // as before, when it did not fail
+	}
+	return true
+}
