@@ -51,11 +51,19 @@ func (p *Plan) Confine(file string) (missing string, err error) {
 		return "", err
 	}
 	add(sandbox.Sockets|sandbox.Read, folders...)
-	programs, err := programs()
+	self, err := os.Executable()
 	if err != nil {
 		return "", err
 	}
-	add(sandbox.Program, programs...)
+	libraries, err := sandbox.Libraries()
+	if err != nil {
+		return "", err
+	}
+	add(sandbox.Program, append(libraries, self)...)
+	if compiler := filepath.Join(filepath.Dir(self), "umbra-jit"); unix.Access(compiler, unix.X_OK) == nil {
+		add(sandbox.Program, compiler, "/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1")
+		add(sandbox.Read, "/lib", "/usr/lib")
+	}
 	if p.nvidia != nil { // its processes read what they have mapped
 		files.Paths = append(append(files.Paths, worker.CardFiles(p.config.Card.Index)...), sandbox.Path{Name: "/proc", Use: sandbox.Read})
 	}
@@ -71,16 +79,6 @@ func (p *Plan) Confine(file string) (missing string, err error) {
 		return "", fmt.Errorf("PR_SET_NO_NEW_PRIVS: %w", err)
 	}
 	return files.Restrict()
-}
-
-// programs are the files that may be executed: this one, the compiler beside it, and what these are linked with.
-func programs() ([]string, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	libraries, err := sandbox.Libraries()
-	return append(libraries, self, filepath.Join(filepath.Dir(self), "umbra-jit")), err
 }
 
 // Folders are where sockets may be made and ROM files read.
@@ -132,9 +130,11 @@ func (p *Plan) Filter() (missing string, err error) {
 	refuse, lacks := uint32(sandbox.Refuse), uint32(sandbox.Lacks)
 	if p.config.Server.Sandbox == SandboxLog {
 		refuse, lacks = sandbox.Log, sandbox.Log
-		if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil && os.Geteuid() != 0 {
-			return "", fmt.Errorf("PR_SET_NO_NEW_PRIVS: %w", err)
-		}
+	}
+	runtime.LockOSThread() // the flag is the thread's, until the filter gives it to all
+	defer runtime.UnlockOSThread()
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return "", fmt.Errorf("PR_SET_NO_NEW_PRIVS: %w", err)
 	}
 	f := sandbox.NewFilter(refuse)
 	f.Allow(serverCalls...)
