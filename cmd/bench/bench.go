@@ -2,7 +2,7 @@
 // run, in this process and in virtual machines. It writes Go's benchmark format and a table.
 //
 // Run owns what it starts, and has ended it when it returns. A take and its guests belong to the
-// goroutine that runs the case; only the crowd has one for each guest, and waits for all. There are
+// goroutine that runs the case; only crowd and fairness have one for each guest, and wait for all. There are
 // no locks.
 package bench
 
@@ -25,6 +25,7 @@ import (
 // Options of a run.
 type Options struct {
 	Version   string   // of this program
+	Flags     string   // of the command line, for the page
 	Setups    []string // names; none are the default ones
 	Only      []string // scenarios; none are all
 	Repeat    int      // rounds in this process, and boots of each virtual machine; 0 is the default
@@ -45,7 +46,7 @@ type scenario struct {
 }
 
 // scenarios in their order.
-var scenarios = []scenario{probe, doorbell, submit, copies, contexts, program, tables, growth, crowd, traps, openCL}
+var scenarios = []scenario{probe, doorbell, submit, copies, contexts, program, tables, growth, crowd, fairness, traps, openCL}
 
 // measured returns the names of the scenarios that are measured in the places that the options name.
 func (o *Options) measured() (names []string) {

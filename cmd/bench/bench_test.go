@@ -139,5 +139,5 @@ func TestRatio(t *testing.T) {
 
 	var text strings.Builder
 	require.NoError(t, read(planted(8, 1.2)).Text(&text, ""))
-	require.Regexp(t, `(?m)^probe +1\.\d+ms +100 +1\.20 ±\d% +200$`, text.String())
+	require.Regexp(t, `(?m)^probe +1\.\d\d ms +100 +1\.20 \(1\.\d\d to 1\.\d\d\) +200$`, text.String())
 }

@@ -60,7 +60,10 @@ func (r *record) set(key, value string) { fmt.Fprintf(r, "%s: %s\n", key, value)
 
 // describe says by what, when and where a run is measured.
 func (r *record) describe(o *Options) {
-	r.note(fmt.Sprintf("umbra bench %s, %s, %s", o.Version, runtime.Version(), time.Now().UTC().Format(time.RFC3339)))
+	r.note(fmt.Sprintf("measured by umbra %s, %s, %s", o.Version, runtime.Version(), time.Now().UTC().Format(time.RFC3339)))
+	if o.Flags != "" {
+		r.note("umbra " + o.Flags)
+	}
 	if hint := BusyHint(); hint != "" {
 		r.note(hint)
 	}

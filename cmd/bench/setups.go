@@ -72,7 +72,11 @@ type shape struct {
 	gpus   int
 	vram   uint64 // of each virtual GPU, and of a card that one guest has
 	policy string // of the scheduler; "" is the default. A whole card has no scheduler.
+	weight int    // of the first GPU, as a multiple of that of the others; 0 is 1
 }
+
+// usualWeight is that of a GPU.
+const usualWeight = 100
 
 // common is the shape of most scenarios.
 var common = shape{card: 512 << 20, gpus: 1, vram: 256 << 20}
@@ -85,8 +89,12 @@ func (s *setup) options(size shape, socket func(i int) string) (*config.Config, 
 	} else {
 		fmt.Fprintf(&b, "card: {vram: %dMiB}\nscheduler: {policy: %s}\ngpus:\n", size.card>>20, cmp.Or(size.policy, config.SchedulerAuto))
 		for i := range size.gpus {
-			fmt.Fprintf(&b, "  - {name: gpu%d, socket: %q, vram: %dMiB, bar-map: %s, shadow: {sync: %s, scan: %s}}\n",
-				i, socket(i), size.vram>>20, s.barMap, s.sync, s.scan)
+			weight := usualWeight
+			if i == 0 {
+				weight *= max(size.weight, 1)
+			}
+			fmt.Fprintf(&b, "  - {name: gpu%d, socket: %q, vram: %dMiB, weight: %d, bar-map: %s, shadow: {sync: %s, scan: %s}}\n",
+				i, socket(i), size.vram>>20, weight, s.barMap, s.sync, s.scan)
 		}
 	}
 	if s.tableRate != "" {

@@ -10,7 +10,6 @@ import (
 	"text/tabwriter"
 
 	"golang.org/x/perf/benchmath"
-	"golang.org/x/perf/benchunit"
 )
 
 // confidence of all intervals. It takes six repetitions.
@@ -27,7 +26,13 @@ func hasInterval(s *benchmath.Summary) bool { return !math.IsInf(s.Lo, 0) && !ma
 // place is a line of the table: a scenario, in this process or in virtual machines.
 type place struct{ where, scenario string }
 
-func placeOf(k Key) place { return place{k.Where, k.Scenario} }
+// placeOf is the line of a key: each class of access has one of its own.
+func placeOf(k Key) place {
+	if k.Scenario == traps.name {
+		return place{k.Where, k.Scenario + " " + k.Case}
+	}
+	return place{k.Where, k.Scenario}
+}
 
 // titles are of the tables.
 var titles = map[string]string{process: "In this process", machines: "In virtual machines"}
@@ -44,8 +49,9 @@ type group struct {
 
 // groups summarizes the run.
 func (r *Results) groups(base string) (out []group) {
-	for _, p := range distinct(r.keys, placeOf) {
-		in := keep(r.keys, func(k Key) bool { return placeOf(k) == p })
+	timed := keep(r.keys, func(k Key) bool { return k.Scenario != fairness.name }) // which takes the time that it is given
+	for _, p := range distinct(timed, placeOf) {
+		in := keep(timed, func(k Key) bool { return placeOf(k) == p })
 		cases := distinct(in, func(k Key) string { return k.Case })
 		for _, setup := range distinct(in, func(k Key) string { return k.Setup }) {
 			mine := keep(in, func(k Key) bool { return k.Setup == setup })
@@ -112,19 +118,12 @@ func distinct[T any, N comparable](list []T, name func(T) N) (out []N) {
 	return out
 }
 
-func count(n float64) string {
-	if n < 10_000 {
-		return fmt.Sprintf("%.4g", n)
-	}
-	return benchunit.Scale(n, benchunit.Decimal)
-}
-
 // what is the group's time, or its ratio to another set-up that is the baseline.
 func (g *group) what(base string) string {
-	text := benchunit.Scale(g.time.Center, benchunit.Decimal) + "s"
+	text := timeText(g.time.Center)
 	if g.ratio != nil && g.setup != base {
 		if text = fmt.Sprintf("%.2f", g.ratio.Center); hasInterval(g.ratio) {
-			text += " ±" + g.ratio.PctRangeString()
+			text += fmt.Sprintf(" (%.2f to %.2f)", g.ratio.Lo, g.ratio.Hi)
 		}
 	}
 	if g.partial {
@@ -133,17 +132,12 @@ func (g *group) what(base string) string {
 	return text
 }
 
-const legend = `ratio: time by that of %s, round by round; a time in its place: that does not have the scenario
-±: half width of the 95 %% interval of the median; without an interval, which takes 6 rounds, other work on the machine may have doubled or halved it
-*: only the cases that both have: a guest does not trap what it maps, and a whole card is not shared
-naive: a TLB invalidate scans all tables; trapped: only what changed; all: the guest also maps windows; umbra bench --list has more
-`
-
 // Text writes the results, a line for each scenario: time and traps of the baseline, then the ratio
 // and the traps of each other set-up. base "" is pass-through.
 func (r *Results) Text(w io.Writer, base string) error {
 	base = cmp.Or(base, passThrough)
 	var b strings.Builder
+	r.header(&b)
 	groups := r.groups(base)
 	for _, where := range distinct(groups, func(g group) string { return g.where }) {
 		here := keep(groups, func(g group) bool { return g.where == where })
@@ -168,14 +162,17 @@ func (r *Results) Text(w io.Writer, base string) error {
 					fmt.Fprint(t, "\t-\t-")
 					continue
 				}
-				fmt.Fprintf(t, "\t%s\t%s", here[i].what(base), count(here[i].traps.Center))
+				fmt.Fprintf(t, "\t%s\t%s", here[i].what(base), countText(here[i].traps.Center))
 			}
 			fmt.Fprintln(t)
 		}
 		t.Flush()
 		b.WriteByte('\n')
 	}
-	fmt.Fprintf(&b, legend, base)
+	for _, more := range []func(*strings.Builder, string){r.steps, r.scans, r.shares} {
+		more(&b, base)
+	}
+	r.legend(&b, base, groups)
 	for _, e := range r.Errors {
 		fmt.Fprintf(&b, "not measured: %s\n", e)
 	}

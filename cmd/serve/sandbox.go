@@ -138,9 +138,11 @@ func (p *Plan) Filter() (missing string, err error) {
 	refuse, lacks := uint32(sandbox.Refuse), uint32(sandbox.Lacks)
 	if p.config.Server.Sandbox == SandboxLog {
 		refuse, lacks = sandbox.Log, sandbox.Log
-		if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil && os.Geteuid() != 0 {
-			return "", fmt.Errorf("PR_SET_NO_NEW_PRIVS: %w", err)
-		}
+	}
+	runtime.LockOSThread() // the flag is the thread's, until the filter gives it to all
+	defer runtime.UnlockOSThread()
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return "", fmt.Errorf("PR_SET_NO_NEW_PRIVS: %w", err)
 	}
 	f := sandbox.NewFilter(refuse)
 	f.Allow(serverCalls...)

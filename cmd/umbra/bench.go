@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/alecthomas/kong"
+
 	"github.com/umbra-gpu/umbra/cmd/bench"
 	"github.com/umbra-gpu/umbra/cmd/config"
 )
@@ -39,13 +41,13 @@ type benchRunCmd struct {
 	Out       string   `placeholder:"FILE" default:"umbra-bench.txt" help:"File for the results, in Go's benchmark format; none writes none, - writes them to standard output in place of the table."`
 }
 
-func (c *benchRunCmd) Run(ctx context.Context, out output) error {
+func (c *benchRunCmd) Run(ctx context.Context, parsed *kong.Context, out output) error {
 	if c.List {
 		_, err := io.WriteString(out.stdout, bench.List())
 		return err
 	}
 	o := bench.Options{
-		Version: versionString(), Setups: c.Setups, Only: c.Only, Repeat: c.Repeat, Quick: c.Quick,
+		Version: versionString(), Flags: strings.Join(parsed.Args, " "), Setups: c.Setups, Only: c.Only, Repeat: c.Repeat, Quick: c.Quick,
 		InProcess: c.InProcess, Machines: c.Machines, Kernels: c.Kernels, Progress: out.stderr,
 	}
 	if err := o.Check(); err != nil {

@@ -114,7 +114,11 @@ func (m *topModel) lines(out io.Writer) error {
 			return err
 		}
 	}
-	return nil
+	if m.CSV || m.JSON {
+		return nil
+	}
+	_, err := io.WriteString(out, "\n"+topLegend)
+	return err
 }
 
 func (m *topModel) write(out io.Writer, table *csv.Writer) error {
