@@ -330,7 +330,8 @@ add b32 $r40 $r40 0x1
 bra in%[1]d
 out%[1]d:
 set $p3 0x1 lt u32 $r40 0xff
-selp b32 $r41 0x1 0x100 $p3
+mov b32 $r41 0x1
+selp b32 $r41 $r41 0x100 $p3
 add b32 $r0 $r0 $r41
 `, label, conditions[r.IntN(len(conditions))])
 }
