@@ -25,6 +25,9 @@ var fakes = map[string]func(c *jit.Conn, s *jit.Shared, image *state.Image) *jit
 	"slot": func(*jit.Conn, *jit.Shared, *state.Image) *jit.Message {
 		return &jit.Message{Kind: jit.Ended, A: uint64(jit.Stuck), B: 1 << 40}
 	},
+	"compile": func(*jit.Conn, *jit.Shared, *state.Image) *jit.Message {
+		return &jit.Message{Kind: jit.Ended, A: uint64(jit.Compiling), B: uint64(time.Hour), C: 1}
+	},
 	"kind":     func(*jit.Conn, *jit.Shared, *state.Image) *jit.Message { return &jit.Message{Kind: 77} },
 	"setup":    func(*jit.Conn, *jit.Shared, *state.Image) *jit.Message { return &jit.Message{Kind: jit.Hello} },
 	"exit":     func(*jit.Conn, *jit.Shared, *state.Image) *jit.Message { os.Exit(3); return nil },

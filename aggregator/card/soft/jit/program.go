@@ -58,17 +58,17 @@ func (p *program) worth(j *engine.Job, always bool) bool {
 	return p.launches > 1 && (p.long || j.Grid.Blocks*uint64(j.Blocks.Warps()) >= fewWarps)
 }
 
-// compiling notes that the program is being compiled. It reports whether that takes too long.
-func (p *program) compiling() (late bool) {
+// compiling notes that the program is being compiled, or waits for that. The compiler has had its program, which may be this
+// one, for some time. It reports whether that is too long.
+func (p *program) compiling(age time.Duration, this bool) (late bool) {
 	const shortest, longest = time.Millisecond, 16 * time.Millisecond
 	now := time.Now()
 	if p.asked.IsZero() {
 		p.asked = now
 	}
-	took := now.Sub(p.asked)
-	p.ask = now.Add(min(max(took/8, shortest), longest))
-	p.refused = took > compileLimit
-	return p.refused
+	p.ask = now.Add(min(max(now.Sub(p.asked)/8, shortest), longest))
+	p.refused = this && age > compileLimit
+	return p.refused || age > 2*compileLimit
 }
 
 // comesBack notes a step that ended with an instruction for the server. It reports whether these are so many that the

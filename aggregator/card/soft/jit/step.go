@@ -3,6 +3,7 @@ package jit
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"sync/atomic"
 	"time"
@@ -172,7 +173,7 @@ func (s *step) take(m *Message, before uint64) (engine.NativeResult, error) {
 		st.refuse(string(m.Body))
 		return notNative, nil
 	case verdict == Compiling:
-		if s.program.compiling() {
+		if s.program.compiling(time.Duration(min(m.B, math.MaxInt64)), m.C != 0) {
 			return notNative, fmt.Errorf("it compiled a program for more than %v", compileLimit)
 		}
 		s.compiling = true

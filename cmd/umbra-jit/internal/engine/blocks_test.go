@@ -60,6 +60,13 @@ again:
 	$p1 st unlock b32 s[$r3+0x80] $r2
 	ld lock b32 $p0 $r10 s[$r3+0x80]
 	selp b32 $r0 $r10 0x7777 $p0` + smtest.Store, 0x7777},
+		// Who does not hold a lock does not drop it.
+		{mov + `
+	ld lock b32 $p0 $r10 s[0x80]
+	set $p1 0x1 ne u32 $r2 0x0
+	$p1 st unlock b32 s[0x80] $r2
+	ld lock b32 $p0 $r10 s[0x80]
+	selp b32 $r0 $r10 0x7777 $p0` + smtest.Store, 0x7777},
 	} {
 		w := newTwins(t, c, llvm.Quick, assemble(t, p.text), [3]uint32{64, 1, 1}, nil)
 		require.Nil(t, w.run(t, p.text, func() uint64 { return 50 }))

@@ -329,6 +329,10 @@ add b32 $r0 $r0 $r43
 add b32 $r40 $r40 0x1
 bra in%[1]d
 out%[1]d:
+set $p3 0x1 lt u32 $r40 0xff
+mov b32 $r41 0x1
+selp b32 $r41 $r41 0x100 $p3
+add b32 $r0 $r0 $r41
 `, label, conditions[r.IntN(len(conditions))])
 }
 
@@ -376,7 +380,7 @@ func TestRandomPrograms(t *testing.T) {
 	c := jittest.Compiler(t)
 	r := rand.New(rand.NewPCG(5, 6))
 	var compiled, interpreted uint64
-	for i := range scale.Of(40, 2000) {
+	for i := range scale.Of(30, 1000) {
 		text := random(r)
 		size := [...][3]uint32{{96, 1, 1}, {80, 1, 1}, {16, 5, 1}, {32, 3, 1}, {16, 4, 1}, {16, 6, 1}}[r.IntN(6)]
 		code := assemble(t, text)

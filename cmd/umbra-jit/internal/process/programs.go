@@ -57,6 +57,18 @@ type Programs struct {
 	count   uint64
 	time    time.Duration
 	pending int
+	current *program  // that is being compiled
+	began   time.Time // when that began
+}
+
+// age returns for how long a program has been compiled now, and whether it is a given one.
+func (p *Programs) age(of *program) (ns uint64, same bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.current == nil {
+		return 0, false
+	}
+	return uint64(time.Since(p.began)), p.current == of
 }
 
 // fewWords is a program whose compilation may take long for each instruction.
@@ -131,7 +143,7 @@ func (p *Programs) drop() {
 func (p *Programs) compileAll() {
 	const (
 		nice  = 2
-		burst = 5 * time.Second
+		burst = 20 * time.Second
 		part  = 4
 	)
 	runtime.LockOSThread()
@@ -153,6 +165,9 @@ func (p *Programs) compileAll() {
 // compile compiles a program, on the goroutine for that.
 func (p *Programs) compile(c *program, l *interp.Launch) {
 	start := time.Now()
+	p.mu.Lock()
+	p.current, p.began = c, start
+	p.mu.Unlock()
 	o := fermi.Options(l)
 	o.Grid = c.grid
 	if c.any {
@@ -165,7 +180,7 @@ func (p *Programs) compile(c *program, l *interp.Launch) {
 	code, err := engine.New(p.compiler, p.support, l, o, passes)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	c.code, c.err = code, err
+	c.code, c.err, p.current = code, err, nil
 	p.pending--
 	p.count++
 	p.time += time.Since(start)

@@ -130,6 +130,10 @@ func (s *server) verdict(answer, m *jit.Message) {
 		answer.A, answer.Body = uint64(jit.Refused), []byte(err.Error())
 	case code == nil:
 		answer.A = uint64(jit.Compiling)
+		age, same := s.programs.age(s.code)
+		if answer.B = age; same {
+			answer.C = 1
+		}
 	default:
 		if err := s.prepare(code, int(m.B)); err != nil {
 			answer.A, answer.Body = uint64(jit.Refused), []byte(err.Error())

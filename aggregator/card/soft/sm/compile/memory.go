@@ -66,7 +66,7 @@ func (b *Builder) Store(addr *Value, size int, words []*Value) {
 		b.scattered("store", addr, size)
 		return nil
 	}
-	if addr.Shape == Affine && addr.Stride == uint64(size) && (addr.even() || apart(addr, size)) {
+	if rows(addr, size) && addr.Stride != 0 {
 		b.ways(addr, size, PageWritable, "", func(hosts []string) []string { b.storeRows(hosts, size, values); return nil }, slow)
 		return
 	}
@@ -76,12 +76,6 @@ func (b *Builder) Store(addr *Value, size int, words []*Value) {
 // rows reports whether the lanes of the warp, or of each half of it, are side by side or at one place.
 func rows(addr *Value, size int) bool {
 	return addr.Shape == Affine && (addr.Stride == uint64(size) || addr.Stride == 0)
-}
-
-// apart reports whether the two halves do not overlap, so that their order is of no matter.
-func apart(addr *Value, size int) bool {
-	span := uint64(half * size)
-	return addr.Step >= span && addr.Step <= ones(addr.width)-span
 }
 
 // pieces returns how many rows an access has, and the bytes of each.
@@ -211,7 +205,8 @@ func (b *Builder) loadRows(hosts []string, addr *Value, size int) (names []strin
 	return names
 }
 
-// storeRows writes rows of lanes: all at once, or those of the half warps.
+// storeRows writes rows of lanes: all at once, or those of the half warps one after the other, as their lanes
+// are.
 func (b *Builder) storeRows(hosts []string, size int, values []string) {
 	if len(hosts) == 1 {
 		b.storeRow(hosts[0], size, values)

@@ -46,7 +46,7 @@ func (b *Builder) StoreShared(addr *Value, size int, words []*Value) {
 	for i := range words {
 		values[i] = b.vector(b.bits(words[i]))
 	}
-	row := rows(addr, size) && addr.Stride != 0 && (addr.even() || apart(addr, size))
+	row := rows(addr, size) && addr.Stride != 0
 	b.sharedWays(addr, size, row, func() []string {
 		b.storeRows(b.sharedRows(addr, size), size, values)
 		return nil

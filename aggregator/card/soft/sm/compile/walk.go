@@ -27,7 +27,7 @@ func (b *Builder) walk(k *block) {
 			b.stop(NotCompiled, pc)
 			return
 		}
-		b.in, b.refuse = in, ""
+		b.in = in
 		k.at(b.index)
 		if b.instruction(in) {
 			return
@@ -62,19 +62,16 @@ func (b *Builder) instruction(in *Instruction) bool {
 	b.lanes = b.lanesOf(in)
 	never := b.lanes.guard != nil && zero(b.lanes.guard)
 	if in.Flow == Straight && !never {
-		before, n := b.out.Len(), b.name
-		saved, dirty := b.slots, b.dirty
-		in.Mean(b)
-		if b.refuse != "" {
-			b.refused(before, n, saved, dirty)
+		if why := b.refusal(in); why != "" {
 			if in.Join {
 				b.t.count(in.Name)
 				b.leaves(in)
 			} else {
-				b.callOut(in, NotCompiled, in.Name+": "+b.refuse)
+				b.callOut(in, NotCompiled, in.Name+": "+why)
 			}
 			return true
 		}
+		in.Mean(b)
 	}
 	switch {
 	case never && in.Flow != Push:
@@ -101,12 +98,14 @@ func (b *Builder) instruction(in *Instruction) bool {
 	return false
 }
 
-// refused undoes what an instruction emitted.
-func (b *Builder) refused(length, name int, slots [Slots]*Value, dirty slotSet) {
-	text := b.out.String()[:length]
-	b.out.Reset()
-	b.out.WriteString(text)
-	b.slots, b.dirty = slots, dirty
+// refusal finds out why an instruction is left to another executor after all, "" if it is not. It does so
+// without emitting: values would keep names of what is then not there.
+func (b *Builder) refusal(in *Instruction) string {
+	emit, slots, dirty := b.emit, b.slots, b.dirty
+	b.emit, b.refuse = false, ""
+	in.Mean(b)
+	b.emit, b.slots, b.dirty = emit, slots, dirty
+	return b.refuse
 }
 
 // hasEntry reports whether the stack has what the instruction needs.
