@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -72,7 +73,7 @@ func TestHopper(t *testing.T) {
 		there(ch)
 		back(channels[1-i])
 	}
-	require.NotZero(t, host.n.Load())
+	require.Eventually(t, func() bool { return host.n.Load() > 0 }, patience, time.Millisecond)
 	d.Wait("interrupts of both", func() bool {
 		engines, _ := d.Interrupts()
 		seen |= engines
