@@ -305,6 +305,18 @@ no:
 define internal void @begin(ptr %c, ptr %head, ptr %all, i32 %n, i64 %k) noinline #0 {
   %gridAt = getelementptr i8, ptr %c, i64 $Context.Grid
   %gx32 = load i32, ptr %gridAt
+  %small = icmp ult i64 %k, 4294967296
+  br i1 %small, label %short, label %long
+short:
+  %k32 = trunc i64 %k to i32
+  %syAt = getelementptr i8, ptr %gridAt, i64 4
+  %sy32 = load i32, ptr %syAt
+  %sx = urem i32 %k32, %gx32
+  %syz = udiv i32 %k32, %gx32
+  %sy = urem i32 %syz, %sy32
+  %sz = udiv i32 %syz, %sy32
+  br label %named
+long:
   %gyAt = getelementptr i8, ptr %gridAt, i64 4
   %gy32 = load i32, ptr %gyAt
   %gx = zext i32 %gx32 to i64
@@ -313,9 +325,14 @@ define internal void @begin(ptr %c, ptr %head, ptr %all, i32 %n, i64 %k) noinlin
   %yz = udiv i64 %k, %gx
   %y = urem i64 %yz, %gy
   %z = udiv i64 %yz, %gy
-  %x32 = trunc i64 %x to i32
-  %y32 = trunc i64 %y to i32
-  %z32 = trunc i64 %z to i32
+  %lx32 = trunc i64 %x to i32
+  %ly32 = trunc i64 %y to i32
+  %lz32 = trunc i64 %z to i32
+  br label %named
+named:
+  %x32 = phi i32 [ %sx, %short ], [ %lx32, %long ]
+  %y32 = phi i32 [ %sy, %short ], [ %ly32, %long ]
+  %z32 = phi i32 [ %sz, %short ], [ %lz32, %long ]
   %idAt = getelementptr i8, ptr %head, i64 $Block.ID
   %idY = getelementptr i8, ptr %idAt, i64 4
   %idZ = getelementptr i8, ptr %idAt, i64 8
@@ -327,11 +344,17 @@ define internal void @begin(ptr %c, ptr %head, ptr %all, i32 %n, i64 %k) noinlin
   store i32 0 at %head $Block.Locks
   store i64 0 at %head $Block.Clock
   store i32 %n at %head $Block.Running
+  %busy = load i32 at %head $Block.Busy
   store i32 0 at %head $Block.Busy
   store i32 1 at %head $Block.Begun
+  %clean = icmp eq i32 %busy, 0
+  br i1 %clean, label %cleanBars, label %dirtyBars
+dirtyBars:
   %bars = getelementptr i8, ptr %head, i64 $Block.Barriers
   %barBytes = mul i64 $BarrierSize, $Barriers
   call void @wipe(ptr %bars, i64 %barBytes)
+  br label %cleanBars
+cleanBars:
   %shared = load ptr at %c $Context.Shared
   %size = load i32 at %c $Context.SharedSize
   %size64 = zext i32 %size to i64
@@ -345,7 +368,7 @@ define internal void @begin(ptr %c, ptr %head, ptr %all, i32 %n, i64 %k) noinlin
   %clear = load i64 at %c $Loop.Clear
   br label %warp
 warp:
-  %i = phi i32 [ 0, %0 ], [ %i1, %cleared ]
+  %i = phi i32 [ 0, %cleanBars ], [ %i1, %cleared ]
   %ended = icmp uge i32 %i, %n
   br i1 %ended, label %done, label %one
 one:
