@@ -339,6 +339,26 @@ add b32 $r0 $r0 $r41
 `, label, conditions[r.IntN(len(conditions))])
 }
 
+// nested divides lanes that were divided before, with nothing in between.
+const nested = `
+joinat joined
+and b32 $r41 $r2 0x1
+set $p1 0x1 ne u32 $r41 0x0
+and b32 $r41 $r2 0x2
+set $p2 0x1 ne u32 $r41 0x0
+$p1 bra odd
+add b32 $r0 $r0 0x1
+join nop
+odd:
+$p2 bra third
+add b32 $r0 $r0 0x20
+join nop
+third:
+add b32 $r0 $r0 0x300
+join nop
+joined:
+`
+
 // random makes the text of a program. It may begin with a loop that all lanes are in.
 func random(r *rand.Rand, loop bool) string {
 	lines := strings.Split(smtest.Structured(r), "\n")
@@ -363,6 +383,9 @@ func random(r *rand.Rand, loop bool) string {
 	add b32 $r48 $c $r55 $r58
 	add b32 $r49 0x0 $r57 $c
 `
+	if r.IntN(3) == 0 {
+		text += nested
+	}
 	loops := 0
 	if loop {
 		text += counted(r, loops)
