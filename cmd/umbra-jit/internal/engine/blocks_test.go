@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/compile"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/compile/fermi"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/compile/state"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/interp"
 	"github.com/umbra-gpu/umbra/cmd/umbra-jit/internal/jittest"
 	"github.com/umbra-gpu/umbra/cmd/umbra-jit/internal/llvm"
 	"github.com/umbra-gpu/umbra/tests/smtest"
@@ -94,6 +96,42 @@ func TestLargerConstants(t *testing.T) {
 		require.Equal(t, size == 3, fermi.Fits(w.code.Program, w.launch))
 		require.Nil(t, w.run(t, text, forever))
 		require.Equal(t, size == 3, w.runner.Compiled > 0)
+	}
+}
+
+// protected is memory whose page of data cannot be written.
+type protected struct{ smtest.Memory }
+
+var errProtected = errors.New("read only")
+
+func (p protected) Store(addr uint64, from []byte) error {
+	if addr >= smtest.Data && addr < smtest.Local {
+		return errProtected
+	}
+	return p.Memory.Store(addr, from)
+}
+
+func (p protected) Update(uint64, int, func(uint64) uint64) (uint64, error) { return 0, errProtected }
+
+// A page that can only be read keeps what it has, whatever way an access takes.
+func TestReadOnlyPages(t *testing.T) {
+	c := jittest.Compiler(t)
+	const start = "mov b32 $r2 $tidx\nld b64 $r60d c0[0x0]\nadd b32 $r60 $c (shl $r2 0x2) $r60\nadd b32 $r61 $r61 0x0 $c\nld b32 $r0 ca g[$r60d]\n"
+	const scattered = "xor b32 $r3 $r2 0x5\nld b64 $r60d c0[0x0]\nadd b32 $r60 $c (shl $r3 0x3) $r60\nadd b32 $r61 $r61 0x0 $c\n"
+	for _, text := range []string{
+		start + "st b32 wb g[$r60d] $r2\nexit\n", start + scattered + "st b32 wb g[$r60d] $r2\nexit\n",
+		start + "red add u32 g[$r60d] $r2\nexit\n", start + "set $p0 0x1 gt u32 $r2 0x3\n$p0 st b32 wb g[$r60d] $r2\nexit\n",
+	} {
+		for _, size := range [][3]uint32{{64, 1, 1}, {16, 4, 1}} {
+			w := newTwins(t, c, llvm.Quick, assemble(t, text), size, nil)
+			require.NoError(t, table.Map(smtest.Data, w.fastMem[smtest.Data-smtest.Base:][:pageSize], compile.PageReadable))
+			w.slow.Launch.Memory = protected{w.memory}
+			fault := w.run(t, text, forever)
+			require.NotNil(t, fault, text)
+			require.Equal(t, interp.BadAddress, fault.Cause, text)
+			require.Positive(t, w.runner.Compiled)
+			require.NoError(t, table.Map(smtest.Data, w.fastMem[smtest.Data-smtest.Base:][:pageSize], compile.PageReadable|compile.PageWritable))
+		}
 	}
 }
 

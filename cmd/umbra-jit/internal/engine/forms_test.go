@@ -63,11 +63,18 @@ func row(r *rand.Rand, kind, reg int) (out [interp.Lanes]uint32) {
 }
 
 // disturb gives the warps of both blocks the same random state at the start of the program.
-func (w *twins) disturb(t testing.TB, r *rand.Rand) {
+// Registers that the code reads as descriptions of fields mostly are such.
+func (w *twins) disturb(t testing.TB, r *rand.Rand, code []uint64) {
 	var kinds [isa.Zero]int
 	for reg := range kinds {
 		if kinds[reg] = r.IntN(7); reg%2 == 1 && kinds[reg-1] <= 1 { // addresses have two registers
 			kinds[reg] = 0
+		}
+	}
+	for _, word := range code {
+		in, err := isa.Decode(word, 0)
+		if d := &in.Src[1]; err == nil && (in.Op == isa.Extract || in.Op == isa.Insert) && d.Kind == isa.Reg && d.Reg < isa.Zero && r.IntN(4) > 0 {
+			kinds[d.Reg] = 6
 		}
 	}
 	for i := range w.slow.Warps {
@@ -201,7 +208,7 @@ func TestForms(t *testing.T) {
 					copy(m[smtest.Data-smtest.Base+4*i:], []byte{byte(v), byte(v >> 8), byte(v >> 16), byte(v >> 24)})
 				}
 			})
-			w.disturb(t, r)
+			w.disturb(t, r, code)
 			text := ""
 			for _, word := range code {
 				in, _ := isa.Decode(word, 0)

@@ -63,9 +63,6 @@ func drop(t testing.TB, p launches.Pages) {
 	}
 }
 
-// notCompiled are the forms of Mesa's programs that package interp executes, by program.
-var notCompiled = map[string]map[string]bool{}
-
 // What Mesa 25 makes of the programs of package shim runs as in interp, and nearly all of it as machine code.
 func TestMesa(t *testing.T) {
 	c := jittest.Compiler(t)

@@ -38,7 +38,7 @@ func (x *Code) NewRunner(l *interp.Launch, pages *Pages, m *state.Image) (*Runne
 	}
 	r := &Runner{code: x, image: m}
 	r.block.Launch = l
-	r.block.BlockState = &interp.BlockState{Warps: make([]interp.Warp, m.Warps), Shared: m.Memory}
+	r.block.BlockState = &interp.BlockState{Shared: m.Memory}
 	r.context = compile.Context{
 		Pages: pages.Address(), LocalBase: l.Local, Shared: sliceAddress(m.Memory), SharedSize: l.Shared, Grid: l.Grid,
 		Loop: compile.Loop{
@@ -166,8 +166,16 @@ func (r *Runner) Interpret() *interp.Fault {
 	return nil
 }
 
+// makeWarps makes room for the block in interp's form: some 8 KiB a warp, which most runners never need.
+func (r *Runner) makeWarps() {
+	if r.block.Warps == nil {
+		r.block.Warps = make([]interp.Warp, len(r.image.All))
+	}
+}
+
 // Block returns the image's block in interp's form. What is changed there does not come back.
 func (r *Runner) Block() (*interp.Block, error) {
+	r.makeWarps()
 	for i := range r.image.All {
 		if err := r.image.GetWarp(i, &r.block.Warps[i]); err != nil {
 			return nil, err
@@ -190,6 +198,7 @@ func (r *Runner) settle() error {
 // load gets a warp and what others need of the block's state. An instruction may end a wait of other warps,
 // which then get its result.
 func (r *Runner) load(n int) error {
+	r.makeWarps()
 	b, m := &r.block, r.image
 	for i := range m.All {
 		w, v := &b.Warps[i], &m.All[i]

@@ -24,7 +24,7 @@ func TestRandomWords(t *testing.T) {
 	for range scale.Of(60, 3000) {
 		code := smtest.Words(r, forms[r.IntN(len(forms))], 20)
 		w := newTwins(t, c, llvm.Quick, code, [3]uint32{24, 2, 1}, nil)
-		w.disturb(t, r)
+		w.disturb(t, r, code)
 		text := ""
 		for i, word := range code {
 			in, _ := isa.Decode(word, uint32(8*i))

@@ -9,9 +9,13 @@
 // What is known of a value is its [Kind]: the same in all lanes, base + lane*stride, or any; the range; and
 // whether a NaN has its bits yet.
 //
-// The result is one function on a [Context], which is plain data: it runs one warp until its budget is
-// spent, or until it meets something that it leaves to another executor. It never reads or writes memory
-// but that of the context, of shared memory, and of the pages in the context's table.
+// The result is one function on a [Context] and a state.Warp, which are plain data: it runs the warp until its
+// budget is spent, or until it meets something that it leaves to another executor. [Support] has what runs
+// warps and blocks by turns, for all programs. Code never reads or writes memory but that of the context, of
+// the block's state, and of the pages in the context's table.
+//
+// Constants at fixed places are read where they are used, but for small ones: those are read when the function
+// starts. So a program that changes its own constants may see the old ones for a turn.
 //
 // The package has no locks or goroutines.
 package compile

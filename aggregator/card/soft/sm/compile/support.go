@@ -97,7 +97,7 @@ go:
 		}
 		s.WriteString("}\n")
 	}
-	s.WriteString(withFields(blocksText))
+	s.WriteString(withFields(blocksText + partsText))
 	s.WriteString(withFields(locksText))
 	return s.String()
 }
