@@ -2,6 +2,8 @@ package engine
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -131,6 +133,26 @@ func TestReadOnlyPages(t *testing.T) {
 			require.Equal(t, interp.BadAddress, fault.Cause, text)
 			require.Positive(t, w.runner.Compiled)
 			require.NoError(t, table.Map(smtest.Data, w.fastMem[smtest.Data-smtest.Base:][:pageSize], compile.PageReadable|compile.PageWritable))
+		}
+	}
+}
+
+// A row that leaves the end of shared memory is wrong, and one that reaches it is not.
+func TestSharedEdge(t *testing.T) {
+	c := jittest.Compiler(t)
+	for _, access := range []string{"st b32 s[$r3] $r2", "ld b32 $r4 s[$r3]", "st b64 s[$r3] $r4d", "ld b64 $r4d s[$r3]"} {
+		bytes := 4
+		if strings.Contains(access, "b64") {
+			bytes = 8
+		}
+		for _, size := range [][3]uint32{{32, 1, 1}, {16, 2, 1}, {24, 1, 1}} {
+			for _, beyond := range []int{0, 16, 64} {
+				rows := int(min(size[0], 32))
+				text := fmt.Sprintf("mov b32 $r2 $tidx\nmul $r3 u32 $r2 u32 %#x\nadd b32 $r3 $r3 %#x\n%s\nexit\n", bytes, 4096-rows*bytes+beyond, access)
+				w := newTwins(t, c, llvm.Quick, assemble(t, text), size, nil)
+				require.Equal(t, beyond > 0, w.run(t, text, forever) != nil, text)
+				require.Positive(t, w.runner.Compiled)
+			}
 		}
 	}
 }

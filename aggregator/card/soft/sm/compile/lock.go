@@ -31,7 +31,7 @@ func (b *Builder) noLocks() string {
 	return b.line("icmp eq i32 %s, 0", n)
 }
 
-// locksText are the helpers. They look through the list for each lane.
+// locksText are the helpers. They look through the list for each lane: a word is in it once at most.
 const locksText = `
 define i1 @lock(ptr %c, i32 %mask) #0 {
   %data = getelementptr i8, ptr %c, i64 $Context.Data
@@ -99,7 +99,7 @@ define i1 @unlock(ptr %c, i32 %mask) #0 {
   %warp = load i32 at %c $Context.Warp
   br label %next
 next:
-  %m = phi i32 [ %mask, %0 ], [ %rest, %look ]
+  %m = phi i32 [ %mask, %0 ], [ %rest, %look ], [ %rest, %drop ]
   %ended = icmp eq i32 %m, 0
   br i1 %ended, label %end, label %lane
 lane:
@@ -110,7 +110,7 @@ lane:
   %addr = load i32, ptr %at
   br label %look
 look:
-  %i = phi i32 [ 0, %lane ], [ %i2, %other ]
+  %i = phi i32 [ 0, %lane ], [ %i1, %other ]
   %n = load i32 at %head $Block.Locks
   %all = icmp uge i32 %i, %n
   br i1 %all, label %next, label %one
@@ -137,10 +137,9 @@ drop:
   %last = load i64, ptr %lastAt, align 4
   store i64 %last, ptr %entry, align 4
   store i32 %n1 at %head $Block.Locks
-  br label %other
+  br label %next
 other:
   %i1 = add i32 %i, 1
-  %i2 = select i1 %mine, i32 %i, i32 %i1
   br label %look
 end:
   ret i1 true
