@@ -15,8 +15,10 @@ func (p *Planned) take(ch *Channel, put uint32) bool {
 	case p.Hung:
 		p.held.Add(ch.ID)
 		return true
+	case ch.seen.planted:
+		return true // its fault is on its way
 	case p.Faults > 0 && ch.seen.put != put:
-		ch.seen.put = put
+		ch.seen.planted = true
 		if p.Faults--; p.Faults == 0 {
 			go p.Over()
 		}

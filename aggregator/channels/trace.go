@@ -22,9 +22,11 @@ type seen struct {
 	ring  card.Ring
 	limit uint64 // last address of the space
 	put   uint32 // that was submitted last; guarded by the guest's lock
+
+	planted bool // a fault; likewise
 }
 
-func seenOf(d *Description) seen { return seen{d.Ring, d.Space.Limit, d.State.GPGet} }
+func seenOf(d *Description) seen { return seen{ring: d.Ring, limit: d.Space.Limit, put: d.State.GPGet} }
 
 // RingAddress is where the channel finds its ring.
 func (ch *Channel) RingAddress() uint64 { return ch.seen.ring.Base }

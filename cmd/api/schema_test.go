@@ -6,6 +6,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -257,8 +258,8 @@ func (g *generator) paths() object {
 		for _, name := range pathParameter.FindAllStringSubmatch(at, -1) {
 			parameters = append(parameters, object{"name": name[1], "in": "path", "required": true, "schema": object{"type": "string"}})
 		}
-		for name, about := range r.Query {
-			parameters = append(parameters, object{"name": name, "in": "query", "description": about, "schema": object{"type": "string"}})
+		for _, name := range slices.Sorted(maps.Keys(r.Query)) {
+			parameters = append(parameters, object{"name": name, "in": "query", "description": r.Query[name], "schema": object{"type": "string"}})
 		}
 		operation := object{
 			"summary": r.About, "operationId": method + strings.NewReplacer("/v1", "", "{", "", "}", "", "/", "_").Replace(at), "parameters": parameters,

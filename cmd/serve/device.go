@@ -14,7 +14,8 @@
 // # Goroutines
 //
 // One for each Endpoint that is served; one that logs events for each Shared, and each Server with a
-// whole card, until Close; one for the control socket, and one for Prometheus' address, while Server.Run runs.
+// whole card, until Close; one for each planted fault, until it ends; one for the control socket, and one for
+// Prometheus' address, while Server.Run runs.
 //
 // # Locks, in the order in which they are taken
 //
@@ -323,10 +324,10 @@ func (h *hostSide) Interrupt(l card.Line) {
 	switch {
 	case l.MSI:
 		if l.Edge {
-			h.device.interrupt(func() { h.host.Trigger(vfiouser.IRQMSI, 0) })
+			h.device.interrupt(h.host, vfiouser.IRQMSI)
 		}
 	case l.Level && !l.Disabled:
-		h.device.interrupt(func() { h.host.Trigger(vfiouser.IRQINTx, 0) })
+		h.device.interrupt(h.host, vfiouser.IRQINTx)
 	default:
 		h.host.Clear(vfiouser.IRQINTx, 0)
 	}

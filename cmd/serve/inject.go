@@ -11,6 +11,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/cmd/api"
 	"github.com/umbra-gpu/umbra/cmd/config"
+	"github.com/umbra-gpu/umbra/vfiouser"
 )
 
 // Kinds of faults that an operator can plant.
@@ -57,13 +58,13 @@ func (d *Device) injection() *injection {
 }
 
 // interrupt signals an interrupt, unless a planted fault loses or delays it.
-func (d *Device) interrupt(raise func()) {
+func (d *Device) interrupt(client *vfiouser.Host, irq int) {
 	switch i := d.injection(); {
 	case i.use(lostInterrupt):
 	case i.use(lateInterrupt):
-		time.AfterFunc(i.delay, raise)
+		time.AfterFunc(i.delay, func() { client.Trigger(irq, 0) })
 	default:
-		raise()
+		client.Trigger(irq, 0)
 	}
 }
 

@@ -3,6 +3,7 @@ package trace
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/umbra-gpu/umbra/aggregator/trace"
@@ -25,12 +26,30 @@ type Replayed struct {
 // replayWait bounds the wait for a value that comes by itself, as when an engine is done.
 const replayWait = time.Second
 
-// Replay does to a device what a guest did to one GPU of a recording, and compares what it reads. It ends at the first
-// difference.
+// mostAhead is how many places may have values that the recording has later.
+const mostAhead = 16
+
+// ahead are places where a card read otherwise than the recording, in order. It may have been faster: then the recording
+// reads the same there later.
+type ahead []early
+
+type early struct {
+	e    trace.Event
+	got  uint64
+	text string
+}
+
+// later drops the place of a read that gave the value for which it waits.
+func (a *ahead) later(e *trace.Event) {
+	*a = slices.DeleteFunc(*a, func(p early) bool { return same(&p.e, e) && p.got == e.Value })
+}
+
+// Replay does to a device what a guest did to one GPU of a recording, and compares what it reads.
 func (f *File) Replay(gpu int, d Device) (Replayed, error) {
 	a := newAccesses(f, gpu)
 	fresh := a.more && a.next.Kind == trace.Reset
-	for a.more {
+	var open ahead
+	for a.more && len(open) < mostAhead {
 		e := a.next
 		if e.Kind == trace.Lost {
 			return Replayed{a.n, fmt.Sprintf("the recording lost %d events here", e.Value)}, nil
@@ -43,22 +62,26 @@ func (f *File) Replay(gpu int, d Device) (Replayed, error) {
 			return Replayed{}, err
 		}
 		if e.Kind != trace.Read || got == e.Value || f.ofTime(&e) {
+			open.later(&e)
 			a.n++
 			a.read()
 			continue
 		}
 		if e, _ = a.take(); !waitFor(d, &e, &got) {
-			text := fmt.Sprintf("access %d: %s; this card reads %0*x", a.n, f.text(&e), 2*int(e.Size), got)
-			if !fresh {
-				text += "; the recording does not begin with a reset of the GPU, so that what came before is missing"
-			}
-			if m := f.GPUs[gpu].Map; m != "none" {
-				text += "; the guest could reach windows without a trap (bar-map=" + m + "), which no recording has"
-			}
-			return Replayed{a.n, text}, nil
+			open = append(open, early{e, got, fmt.Sprintf("access %d: %s; this card reads %0*x", a.n, f.text(&e), 2*int(e.Size), got)})
 		}
 	}
-	return Replayed{Accesses: a.n}, f.err
+	if len(open) == 0 {
+		return Replayed{Accesses: a.n}, f.err
+	}
+	text := open[0].text
+	if !fresh {
+		text += "; the recording does not begin with a reset of the GPU, so that what came before is missing"
+	}
+	if m := f.GPUs[gpu].Map; m != "none" {
+		text += "; the guest could reach windows without a trap (bar-map=" + m + "), which no recording has"
+	}
+	return Replayed{a.n, text}, f.err
 }
 
 // replayOne does one access, and returns what was read.

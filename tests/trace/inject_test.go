@@ -73,25 +73,24 @@ func TestOffBus(t *testing.T) {
 func TestInterrupts(t *testing.T) {
 	s, socket := start(t, scheduled)
 	c := newCopies(t, socket)
-	fault := func() time.Duration { // raises an interrupt
-		require.NoError(t, c.ch.Copy(guest.CopyEngines[0], 0x9999_0000, 0x20_0000, 4096))
-		began := time.Now()
-		for c.ch.Finish() == nil {
-		}
-		return time.Since(began)
+	others := []*guest.Channel{c.Channel(2, guest.ChannelConfig{}), c.Channel(3, guest.ChannelConfig{})}
+	fault := func(i int) { // raises an interrupt, which nobody serves
+		require.NoError(t, others[i].Copy(guest.CopyEngines[0], 0x9999_0000, 0x20_0000, 4096))
 	}
+	require.NoError(t, c.Service()) // what is pending hides what comes
 	const delay = 300 * time.Millisecond
-	inject(t, s, api.InjectRequest{Kind: "late-interrupt", Count: 1, Delay: delay})
-	before := delivered(s)
-	require.GreaterOrEqual(t, fault(), delay-50*time.Millisecond)
-	require.Greater(t, delivered(s), before)
+	inject(t, s, api.InjectRequest{Kind: "late-interrupt", For: time.Hour, Delay: delay})
+	began, before := time.Now(), delivered(s)
+	fault(0)
+	require.Eventually(t, func() bool { return delivered(s) > before }, 10*time.Second, time.Millisecond)
+	require.GreaterOrEqual(t, time.Since(began), delay-10*time.Millisecond)
 
 	inject(t, s, api.InjectRequest{Kind: "lost-interrupt", For: time.Hour})
+	time.Sleep(delay + 10*time.Millisecond) // for those that are late
 	before = delivered(s)
-	c.Events()
-	ch := c.Channel(2, guest.ChannelConfig{})
-	require.NoError(t, ch.Copy(guest.CopyEngines[0], 0x9999_0000, 0x20_0000, 4096))
-	require.Eventually(t, func() bool { return faults(t, s) == 2 }, rig.Patience, time.Millisecond)
+	require.NoError(t, c.Service())
+	fault(1)
+	require.Eventually(t, func() bool { return faults(t, s) == 2 }, 10*time.Second, time.Millisecond)
 	time.Sleep(10 * time.Millisecond)
 	require.Equal(t, before, delivered(s))
 }
