@@ -20,6 +20,7 @@ build: ## build the command, bin/umbra, and bin/umbra-jit beside it
 deb: export DEB_VERSION = $(or $(patsubst v%,%,$(filter v%,$(VERSION))),0~$(VERSION))
 deb: ## build the Debian package into OUT (bin); its command needs no library
 	CGO_ENABLED=0 $(VECTORS) $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/static/umbra ./cmd/umbra
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o bin/umbra-jit ./cmd/umbra-jit
 	$(GO) tool -modfile=tools/pack/go.mod nfpm package --config contrib/deb/nfpm.yaml --packager deb --target $(OUT)
 
 demo: build ## show two Debian guests on one software card, with CHIP=gh100 as a GH100; fetches what is missing

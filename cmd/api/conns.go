@@ -41,5 +41,5 @@ func (c *conns) note(conn net.Conn, state http.ConnState) {
 		}
 	}
 	delete(c.since, oldest)
-	oldest.Close()
+	go oldest.Close() // which may wait for files that a client passed
 }

@@ -29,12 +29,16 @@ var InjectKinds = []string{lostInterrupt, lateInterrupt, hungEngine, translation
 // mostInjected bounds how long a fault stays.
 const mostInjected = time.Hour
 
+// maxIRQs is how many interrupts a device has, by their numbers.
+const maxIRQs = 8
+
 // injection is a planted fault of the device itself.
 type injection struct {
 	kind  string
 	delay time.Duration
-	left  atomic.Int64 // how often it happens yet
-	over  func()       // ends it; it may wait
+	left  atomic.Int64         // how often it happens yet
+	late  [maxIRQs]atomic.Bool // which interrupts wait for their delay
+	over  func()               // ends it; it may wait
 }
 
 // use reports whether the fault happens now, if it is one of these kinds.
@@ -62,7 +66,9 @@ func (d *Device) interrupt(client *vfiouser.Host, irq int) {
 	switch i := d.injection(); {
 	case i.use(lostInterrupt):
 	case i.use(lateInterrupt):
-		time.AfterFunc(i.delay, func() { client.Trigger(irq, 0) })
+		if waits := &i.late[irq%maxIRQs]; waits.CompareAndSwap(false, true) { // more of the same are one
+			time.AfterFunc(i.delay, func() { waits.Store(false); client.Trigger(irq, 0) })
+		}
 	default:
 		client.Trigger(irq, 0)
 	}

@@ -48,17 +48,21 @@ func (p *Plan) Confine(file string) (missing string, err error) {
 	add(sandbox.Read, systemFiles...)
 	if file != "" { // editors replace a file: its folder stays
 		add(sandbox.Read, filepath.Dir(file))
+		if target, err := filepath.EvalSymlinks(file); err == nil {
+			add(sandbox.Read, filepath.Dir(target))
+		}
 	}
 	folders, err := p.Folders()
 	if err != nil {
 		return "", err
 	}
 	add(sandbox.Sockets|sandbox.Read, folders...)
-	programs, err := p.programs()
+	execute, read, err := p.programs()
 	if err != nil {
 		return "", err
 	}
-	add(sandbox.Program, programs...)
+	add(sandbox.Program, execute...)
+	add(sandbox.Read, read...)
 	add(sandbox.Read, "/proc") // processes that the server starts read what they have mapped
 	if p.nvidia != nil {
 		files.Paths = append(files.Paths, worker.CardFiles(p.config.Card.Index)...)
@@ -77,16 +81,20 @@ func (p *Plan) Confine(file string) (missing string, err error) {
 	return files.Restrict()
 }
 
-// programs are the files that may be executed: this one, and the compiler, with what these are linked with.
-func (p *Plan) programs() ([]string, error) {
+// loaders start programs that are linked with the C library.
+var loaders = []string{"/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1"}
+
+// programs are the files that may be executed or mapped: this one, and the compiler, with what these are linked with.
+func (p *Plan) programs() (execute, read []string, err error) {
 	self, err := os.Executable()
 	libraries, mappedErr := sandbox.Libraries()
 	compiler, compilerErr := compilerOf(p.config, slog.New(slog.DiscardHandler))
-	out := append(libraries, self)
+	execute = append(libraries, self)
 	if compiler != nil {
-		out = append(append(out, compiler.Program, compiler.Library, compiler.Dependencies), jit.SystemFolders...)
+		execute = append(append(execute, compiler.Program), loaders...)
+		read = slices.DeleteFunc(append(slices.Clone(jit.SystemFolders), compiler.Library, compiler.Dependencies), func(name string) bool { return name == "" })
 	}
-	return slices.DeleteFunc(out, func(name string) bool { return name == "" }), errors.Join(err, mappedErr, compilerErr)
+	return execute, read, errors.Join(err, mappedErr, compilerErr)
 }
 
 // Folders are where sockets may be made and ROM files read.
@@ -102,8 +110,12 @@ func (p *Plan) Folders() (out []string, err error) {
 		roms = append(roms, c.GPUs[i].ROM)
 	}
 	for _, name := range roms {
-		if name != "" {
-			out = append(out, filepath.Dir(name))
+		if name == "" {
+			continue
+		}
+		out = append(out, filepath.Dir(name))
+		if target, err := filepath.EvalSymlinks(name); err == nil {
+			out = append(out, filepath.Dir(target))
 		}
 	}
 	if list := c.Server.SandboxFolders; list != "" {

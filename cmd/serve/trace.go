@@ -127,7 +127,7 @@ func (s *Server) Trace(ctx context.Context, r api.TraceRequest, w io.Writer) err
 			return api.Conflict("gpu", e.Name, "GPU %s is being recorded; end that recording first", e.Name)
 		}
 		gpus = append(gpus, g)
-		h.GPUs = append(h.GPUs, headerOf(e))
+		h.GPUs = append(h.GPUs, s.headerOf(e))
 		s.log.Info("a GPU is being recorded", "gpu", e.Name, "pushbuffers", r.Pushbuffers)
 	}
 	if err := h.Write(w); err != nil {
@@ -226,8 +226,11 @@ func (e *Endpoint) setTrace(r *trace.Recorder) bool {
 }
 
 // headerOf describes a GPU for a recording.
-func headerOf(e *Endpoint) recording.GPU {
+func (s *Server) headerOf(e *Endpoint) recording.GPU {
 	g := recording.GPU{Name: e.Name, Chip: e.Config.Device.Name(), Map: e.Config.Share.Map.String(), Whole: e.Virtual == nil}
+	if g.Whole {
+		g.Map = s.Config.Card.BARMap.String()
+	}
 	for bar := range g.BARs {
 		g.BARs[bar] = e.Device.fn.BARSize(bar)
 	}

@@ -89,8 +89,8 @@ func Open(from io.Reader, spaces Spaces) (*File, error) {
 	if version != Version {
 		return nil, fmt.Errorf("a recording of version %d; this program reads version %d, so record it again or take the umbra that did", version, Version)
 	}
-	text := string(line)
-	if err := json.Unmarshal([]byte(text[strings.Index(text, "{"):]), &f.Header); err != nil {
+	at = string(line)
+	if err := json.Unmarshal([]byte(at[max(0, strings.Index(at, "{")):]), &f.Header); err != nil {
 		return nil, fmt.Errorf("the header of the recording: %w", err)
 	}
 	if n := len(f.GPUs); n == 0 || n > maxGPUs {

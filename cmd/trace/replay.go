@@ -54,7 +54,7 @@ func (f *File) Replay(gpu int, d Device) (Replayed, error) {
 		if e.Kind == trace.Lost {
 			return Replayed{a.n, fmt.Sprintf("the recording lost %d events here", e.Value)}, nil
 		}
-		if size := d.RegionSize(int(e.Unit)); e.Kind != trace.Reset && (e.Size > 8 || e.Addr > size || uint64(e.Size) > size-e.Addr) {
+		if size := d.RegionSize(int(e.Unit)); e.Kind != trace.Reset && (e.Size == 0 || e.Size > 8 || e.Addr > size || uint64(e.Size) > size-e.Addr) {
 			return Replayed{}, fmt.Errorf("access %d, %s: the region has %#x bytes", a.n+1, f.text(&e), size)
 		}
 		got, err := replayOne(d, &e)

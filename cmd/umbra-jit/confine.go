@@ -31,7 +31,7 @@ func confine(library, dir string) error {
 		if at, err := filepath.EvalSymlinks(name); err == nil {
 			name = at
 		}
-		files.Paths = append(files.Paths, sandbox.Path{Name: name, Use: sandbox.Program})
+		files.Paths = append(files.Paths, sandbox.Path{Name: name, Use: sandbox.Read})
 	}
 	return sandbox.Again(files, map[int]uint64{unix.RLIMIT_CORE: 0, unix.RLIMIT_NOFILE: maxFiles, unix.RLIMIT_DATA: tableData + maxData}, jit.CardFD+1)
 }

@@ -121,7 +121,7 @@ func (c *serveCmd) Run(ctx context.Context, parsed *kong.Context, out output) (e
 		err = errors.Join(err, closed)
 	}()
 	server.Version = versionString()
-	if steps.second {
+	if steps.second && !steps.free {
 		if server.Confined, err = plan.Folders(); err != nil {
 			return err
 		}

@@ -22,6 +22,7 @@ type steps struct {
 	env     []string // of the first step, as its parent made it
 	second  bool
 	missing []string // what the kernel lacks
+	free    bool     // it lacks landlock
 }
 
 // newSteps looks which step this is, before anything of the environment is used up.
@@ -30,7 +31,7 @@ func newSteps() *steps {
 	os.Unsetenv(confinedEnv)
 	s := &steps{env: os.Environ(), second: second}
 	if missing != "" {
-		s.missing = []string{missing}
+		s.missing, s.free = []string{missing}, true
 	}
 	return s
 }

@@ -324,6 +324,7 @@ func wild(ctx context.Context, s *result, _ *server, t []*tenant) error {
 	if bad.Finish() == nil {
 		err = errors.Join(err, errors.New("a program that wrote nowhere was not stopped"))
 	}
+	clear(good.result)
 	return errors.Join(err, good.start(), good.finish())
 }
 
