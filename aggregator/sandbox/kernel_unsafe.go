@@ -53,14 +53,17 @@ func addRule(ruleset int, kind uintptr, attr unsafe.Pointer) error {
 // asks nobody: the kernel allows one for all filters of a process.
 func install(f []unix.SockFilter) (listener int, err error) {
 	program := unix.SockFprog{Len: uint16(len(f)), Filter: unsafe.SliceData(f)}
-	flags := uintptr(unix.SECCOMP_FILTER_FLAG_TSYNC | unix.SECCOMP_FILTER_FLAG_TSYNC_ESRCH)
+	flags := uintptr(unix.SECCOMP_FILTER_FLAG_TSYNC)
 	asks := slices.ContainsFunc(f, func(i unix.SockFilter) bool { return i.K == unix.SECCOMP_RET_USER_NOTIF })
 	if asks {
-		flags |= unix.SECCOMP_FILTER_FLAG_NEW_LISTENER
+		flags |= unix.SECCOMP_FILTER_FLAG_NEW_LISTENER | unix.SECCOMP_FILTER_FLAG_TSYNC_ESRCH
 	}
 	fd, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags, uintptr(unsafe.Pointer(&program)))
 	if errno != 0 {
 		return -1, fmt.Errorf("seccomp: %w", errno)
+	}
+	if !asks && fd != 0 {
+		return -1, fmt.Errorf("seccomp: thread %d has another filter", fd)
 	}
 	if !asks {
 		return -1, nil

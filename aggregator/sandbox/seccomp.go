@@ -107,6 +107,16 @@ func (f *Filter) Ask(number, arg, value uint32) {
 	f.load(dataNumber)
 }
 
+// Never refuses calls that have a value in the bits of a mask of an argument. What follows is for others.
+func (f *Filter) Never(number, arg, mask, value uint32) {
+	const rest = 5 // instructions
+	f.add(unix.BPF_JMP|unix.BPF_JEQ|unix.BPF_K, number, 0, rest)
+	f.load(dataArg + 8*arg)
+	f.add(unix.BPF_ALU|unix.BPF_AND|unix.BPF_K, mask, 0, 0)
+	f.Equal(value, f.refuse)
+	f.load(dataNumber)
+}
+
 // WithoutBits allows a call whose argument has none of bits, and Masked one whose argument is one of some values in the
 // bits of mask.
 func (f *Filter) WithoutBits(bits uint32) {

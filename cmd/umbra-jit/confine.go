@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -48,13 +49,18 @@ func forbid() (missing string, listener *os.File, err error) {
 	f.Argument(unix.SYS_FCNTL, 1, func(f *sandbox.Filter) {
 		f.Masked(^uint32(0), unix.F_GETFD, unix.F_SETFD, unix.F_GETFL, unix.F_SETFL)
 	})
-	const file = 4 // argument of mmap
+	const flags, file = 3, 4                               // arguments of mmap
+	const uncounted = unix.MAP_SHARED | unix.MAP_ANONYMOUS // by the limit of memory
+	f.Never(unix.SYS_MMAP, flags, uncounted, uncounted)
 	f.Ask(unix.SYS_MMAP, file, jit.CardFD)
 	f.Argument(unix.SYS_MMAP, 2, func(f *sandbox.Filter) { f.WithoutBits(unix.PROT_EXEC) })
 	f.Argument(unix.SYS_MPROTECT, 2, func(f *sandbox.Filter) {
 		f.Masked(unix.PROT_WRITE|unix.PROT_EXEC, unix.PROT_NONE, unix.PROT_WRITE, unix.PROT_EXEC)
 	})
 	missing, fd, err := sandbox.Forbid(f)
+	if missing != "" && err == nil {
+		return "", nil, errors.New(missing) // the card's memory would be open to the process
+	}
 	if fd >= 0 {
 		listener = os.NewFile(uintptr(fd), "listener")
 	}

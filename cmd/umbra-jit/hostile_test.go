@@ -77,6 +77,8 @@ func tryAll() (allowed string) {
 	if err != nil {
 		return err.Error()
 	}
+	_, err = unix.Mmap(-1, 0, page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_ANON)
+	try("have memory that no limit counts", err)
 	_, err = unix.Mremap(own, 2*page, unix.MREMAP_MAYMOVE)
 	try("make a mapping larger", err)
 	try("make memory writable and executable", unix.Mprotect(own, unix.PROT_READ|unix.PROT_WRITE|unix.PROT_EXEC))

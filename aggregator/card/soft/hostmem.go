@@ -4,6 +4,7 @@ import (
 	"runtime/debug"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/engine"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
@@ -31,6 +32,15 @@ func (c *Card) UnmapDMA(addr, n uint64) {
 			c.forgetPrograms(m.Owner)
 		}
 	}
+}
+
+// programsOf is what runs an owner's programs as machine code. An owner without memory has nothing: its process would stay
+// when it is gone.
+func (c *Card) programsOf(owner uint8) engine.Native {
+	if c.mapped[owner].Load() == 0 {
+		return nil
+	}
+	return c.compiler.Of(owner)
 }
 
 // forgetPrograms ends the process of an owner whose memory is gone: it has the memory mapped, too.

@@ -135,7 +135,7 @@ func (c *Card) step(p *pbdma, ch *channel) {
 		return
 	}
 	if x.env.Native = nil; c.compiler != nil {
-		x.env.Native = c.compiler.Of(ch.Owner)
+		x.env.Native = c.programsOf(ch.Owner)
 	}
 	p.steps.Add(1)
 	defer p.steps.Add(1)

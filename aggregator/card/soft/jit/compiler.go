@@ -127,13 +127,14 @@ func (c *Compiler) Of(owner uint8) engine.Native {
 	return g
 }
 
-// Forget ends the process of an owner that is gone, and does not wait for its end. No Run of it is under way.
+// Forget kills the process of an owner that is gone, and does not wait for its end. No Run of it is under way.
 func (c *Compiler) Forget(owner uint8) {
 	c.mu.Lock()
 	g := c.guests[owner]
 	delete(c.guests, owner)
 	c.mu.Unlock()
 	if g != nil {
+		g.kill()
 		c.ending.Go(g.close)
 	}
 }
@@ -152,10 +153,12 @@ func (c *Compiler) Close() {
 
 // tell writes a line to the log, but not twice in succession.
 func (c *Compiler) tell(format string, args ...any) {
+	line := fmt.Sprintf(format, args...)
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if line := fmt.Sprintf(format, args...); c.told != line {
-		c.told = line
+	known := c.told == line
+	c.told = line
+	c.mu.Unlock()
+	if !known { // without the lock, which steps take
 		c.cfg.Log("%s", line)
 	}
 }

@@ -12,6 +12,6 @@
 // the server. Otherwise the launch ends with a fault: nobody knows which of its stores were carried out, and to repeat the
 // step would carry out some of them twice, which atomics and changes in place show.
 //
-// Guest.Run is called by one goroutine at a time, that of a step. Each process has two goroutines of the server: one starts
+// Guest.Run is called by one goroutine at a time, that of a step. Each process has three goroutines of the server: one starts
 // it and waits for its first message, and one waits for its end. Guest.mu guards what they share with Compiler's methods.
 package jit

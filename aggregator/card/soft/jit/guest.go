@@ -61,28 +61,39 @@ func (g *Guest) running() *process {
 
 func (g *Guest) start() {
 	p, err := start(&g.compiler.cfg, g.compiler.card)
+	if !g.started(p, err == nil) && p != nil {
+		_ = p.end(nil)
+	}
+	switch {
+	case err != nil:
+		g.compiler.tell("programs run interpreted, which is slower: %v; install umbra-jit beside umbra, and libLLVM 19 (Debian: libllvm19)", err)
+	case p.lacks != "":
+		g.compiler.tell("the processes that run guests' programs are less confined: %s", p.lacks)
+	}
+}
+
+// started takes a process that may have started. It reports false if the guest has gone meanwhile.
+func (g *Guest) started(p *process, has bool) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.starting = false
 	switch {
-	case err != nil:
+	case !has:
 		g.retreat()
-		g.compiler.tell("programs run interpreted, which is slower: %v; install umbra-jit beside umbra, and libLLVM 19 (Debian: libllvm19)", err)
 	case g.closed:
-		_ = p.end(nil)
+		return false
 	default:
-		if p.lacks != "" {
-			g.compiler.tell("the processes that run guests' programs are less confined: %s", p.lacks)
-		}
 		g.began = time.Now()
 		g.process, g.compiles, g.compileTime = p, 0, 0
 	}
+	return true
 }
 
 // compiled counts what the process compiled since the last call. The process says what it has in all.
 func (g *Guest) compiled(ns, programs uint64) {
 	st := &g.compiler.Stats
-	if ns >= g.compileTime && programs >= g.compiles {
+	const most = 1 << 32 // programs
+	if ns >= g.compileTime && programs >= g.compiles && programs < most && time.Duration(ns) <= time.Since(g.began)+time.Second {
 		st.CompileTime.Add(ns - g.compileTime)
 		st.Compiled.Add(programs - g.compiles)
 		g.compileTime, g.compiles = ns, programs
@@ -99,15 +110,26 @@ func (g *Guest) retreat() {
 func (g *Guest) lose(p *process, err error) error {
 	err = p.end(err)
 	g.mu.Lock()
-	defer g.mu.Unlock()
 	g.process = nil
 	if time.Since(g.began) > maxPause {
 		g.pause = 0 // it was good for long
 	}
 	g.retreat()
+	pause := g.pause
+	g.mu.Unlock()
 	g.compiler.Stats.Lost.Add(1)
-	g.compiler.cfg.Log("the process that runs a guest's programs was lost: %v; they run interpreted for %v", err, g.pause)
+	g.compiler.cfg.Log("the process that runs a guest's programs was lost: %v; they run interpreted for %v", err, pause)
 	return err
+}
+
+// kill kills the process, and starts no other.
+func (g *Guest) kill() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.closed = true
+	if g.process != nil && g.process.cmd.Process != nil {
+		_ = g.process.cmd.Process.Kill()
+	}
 }
 
 func (g *Guest) close() {

@@ -188,15 +188,19 @@ func (p *process) end(why error) error {
 		_ = p.cmd.Process.Kill()
 	}
 	p.Close()
+	late := time.After(stopTimeout)
 	select {
 	case <-p.reaped:
 		if p.greeted {
-			<-p.judged
+			select {
+			case <-p.judged:
+			case <-late:
+			}
 		}
 		if errors.Is(why, ErrEnded) || errors.Is(why, syscall.EPIPE) || errors.Is(why, syscall.ECONNRESET) {
 			why = errors.New(cmp.Or(p.said.line(), p.cmd.ProcessState.String()))
 		}
-	case <-time.After(stopTimeout): // a page fault that another process has to answer
+	case <-late: // a page fault that another process has to answer
 	}
 	if p.shared != nil {
 		p.shared.close()

@@ -6,7 +6,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/engine"
 )
 
-// key tells programs apart. The process looks at the code itself: another program in the same place is compiled anew.
+// key tells programs apart. The process looks at the code itself: another program in the same place is compiled anew, one that was refused after a while.
 type key struct {
 	entry, region uint64
 	block         [3]uint32
@@ -16,7 +16,6 @@ type key struct {
 type program struct {
 	launches int
 	long     bool      // one took more than a step
-	refused  bool      // it is not compiled
 	ask      time.Time // when it may be compiled, so that it is asked for again
 	asked    time.Time // when it was asked for first
 	steps    int       // that ended with the time or the grid
@@ -50,7 +49,7 @@ func (g *Guest) program(j *engine.Job) *program {
 // worth reports whether a launch shall run in the process.
 func (p *program) worth(j *engine.Job, always bool) bool {
 	switch {
-	case p.refused || !p.ask.IsZero() && time.Now().Before(p.ask):
+	case !p.ask.IsZero() && time.Now().Before(p.ask):
 		return false
 	case always || j.Grid.Steps > 1:
 		return true
@@ -67,8 +66,17 @@ func (p *program) compiling(age time.Duration, this bool) (late bool) {
 		p.asked = now
 	}
 	p.ask = now.Add(min(max(now.Sub(p.asked)/8, shortest), longest))
-	p.refused = this && age > compileLimit
-	return p.refused || age > 2*compileLimit
+	if this && age > compileLimit {
+		p.refuse()
+		return true
+	}
+	return age > 2*compileLimit
+}
+
+// refuse leaves the program to the server for a while: then another one may have its place.
+func (p *program) refuse() {
+	const while = 10 * time.Second
+	p.ask, p.asked, p.left, p.steps = time.Now().Add(while), time.Time{}, 0, 0
 }
 
 // comesBack notes a step that ended with an instruction for the server. It reports whether these are so many that the
@@ -76,6 +84,9 @@ func (p *program) compiling(age time.Duration, this bool) (late bool) {
 func (p *program) comesBack() bool {
 	const few, often = 64, 4
 	p.left++
-	p.refused = p.left > few && p.left > often*p.steps
-	return p.refused
+	tooMany := p.left > few && p.left > often*p.steps
+	if tooMany {
+		p.refuse()
+	}
+	return tooMany
 }

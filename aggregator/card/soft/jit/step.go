@@ -24,14 +24,18 @@ type step struct {
 	images  [Slots]*state.Image
 
 	compiling bool // the program is not ready yet
+	took      bool // the blocks' states, or some of them
 }
+
+// mostInstructions is more than a process executes in a step.
+const mostInstructions = 1 << 40
 
 var notNative = engine.NativeResult{Outcome: engine.NotNative}
 
 func (s *step) run() engine.NativeResult {
 	grid := s.job.Grid
 	before := grid.Next
-	s.compiling = false
+	s.compiling, s.took = false, false
 	if !s.put() {
 		return notNative
 	}
@@ -43,7 +47,7 @@ func (s *step) run() engine.NativeResult {
 		}
 	}
 	s.compiling = false
-	began := s.process.shared.Began.Load() != 0
+	began := s.took || s.process.shared.Began.Load() != 0
 	err = s.guest.lose(s.process, err)
 	if !began {
 		return notNative
@@ -113,11 +117,11 @@ func (s *step) call() (*Message, error) {
 		if time.Now().After(end) {
 			return nil, fmt.Errorf("it did not end a step within %v", time.Duration(left)+stopTimeout)
 		}
+		if time.Now().After(over) {
+			atomic.StoreUint32(&p.shared.Work.Stop, 1)
+		}
 		switch {
 		case errors.Is(err, unix.EAGAIN):
-			if time.Now().After(over) {
-				atomic.StoreUint32(&p.shared.Work.Stop, 1)
-			}
 		case err != nil:
 			return nil, err
 		case m.Kind == Ended:
@@ -167,8 +171,10 @@ func (s *step) take(m *Message, before uint64) (engine.NativeResult, error) {
 	switch verdict := Verdict(m.A); {
 	case verdict >= verdicts || verdict == Stuck && m.B >= uint64(len(grid.Running)):
 		return notNative, fmt.Errorf("it ended a step by %d, %d: want less than %d, %d", m.A, m.B, verdicts, len(grid.Running))
+	case m.C|m.D > mostInstructions:
+		return notNative, fmt.Errorf("it executed %d and %d instructions in a step: want at most %d", m.C, m.D, mostInstructions)
 	case verdict == Refused:
-		s.program.refused = true
+		s.program.refuse()
 		st.Refused.Add(1)
 		st.refuse(string(m.Body))
 		return notNative, nil
@@ -189,6 +195,7 @@ func (s *step) take(m *Message, before uint64) (engine.NativeResult, error) {
 	if next < before {
 		return notNative, fmt.Errorf("it began blocks up to %d of which %d had begun", next, before)
 	}
+	s.took = true
 	for i := range grid.Running {
 		if err := s.takeBlock(i); err != nil {
 			return notNative, fmt.Errorf("the block of slot %d: %w", i, err)

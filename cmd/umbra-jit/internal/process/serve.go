@@ -248,6 +248,9 @@ func (s *server) slot(n int, work *state.Work, end time.Time, once bool) (more b
 		case compile.Left:
 			o.left[o.image.All[o.image.Turn].PC]++
 			if o.Interpret() == nil {
+				if now = time.Now(); now.After(end) { // it may have waited for memory
+					return false
+				}
 				continue
 			} // else the server's executor repeats the instruction, which may be one that only it has
 		case compile.Deadlock:
