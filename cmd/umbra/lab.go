@@ -59,7 +59,7 @@ func (c *labRunCmd) Run(ctx context.Context, out output) (err error) {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	server, err := serveGPU(c.Chip, filepath.Join(dir, "gpu.sock"), out)
+	server, err := serveGPU(ctx, c.Chip, filepath.Join(dir, "gpu.sock"), out)
 	if err != nil {
 		return err
 	}
@@ -94,13 +94,26 @@ func (c *labRunCmd) Run(ctx context.Context, out output) (err error) {
 	return err
 }
 
-func serveGPU(chip, socket string, out output) (*serve.Server, error) {
+// library finds libLLVM for programs of a gf100, "" if it cannot be had: they run interpreted then.
+func library(ctx context.Context, chip string) string {
+	dir, err := fetch.DefaultDir()
+	if chip != lab.ChipGF100 || err != nil {
+		return ""
+	}
+	l, err := (&fetch.Cache{Dir: dir, Progress: os.Stderr}).LLVM(ctx)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "umbra lab run:", err)
+	}
+	return l.File
+}
+
+func serveGPU(ctx context.Context, chip, socket string, out output) (*serve.Server, error) {
 	o := config.Default()
 	text := fmt.Sprintf(labGPUs[chip].server, socket)
 	if err := errors.Join(o.Parse("the configuration of umbra lab run", []byte(text)), o.Check()); err != nil {
 		return nil, err
 	}
-	o.Card.LLVM = os.Getenv(fetch.EnvLLVM)
+	o.Card.LLVM = library(ctx, chip)
 	log := slog.New(slog.NewTextHandler(out.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	plan, err := serve.NewPlan(o, false, log)
 	if err != nil {
