@@ -14,7 +14,7 @@ func TestDescription(t *testing.T) {
 	var fill func(v reflect.Value)
 	fill = func(v reflect.Value) {
 		switch v.Kind() {
-		case reflect.Struct, reflect.Array:
+		case reflect.Struct:
 			for i := range v.NumField() {
 				fill(v.Field(i))
 			}

@@ -69,14 +69,14 @@ type Message struct {
 
 const (
 	headBytes = 4 + 6*8
-	// maxBody bounds the body: a description, or a text.
-	maxBody = 1024
+	// MaxBody bounds the body: a description, or a text.
+	MaxBody = 1024
 )
 
 // Conn is an end of the connection, which keeps the borders of messages. It belongs to one goroutine at a time.
 type Conn struct {
 	fd     int
-	buf    [headBytes + maxBody]byte
+	buf    [headBytes + MaxBody]byte
 	rights [64]byte
 }
 

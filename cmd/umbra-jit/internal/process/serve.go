@@ -271,8 +271,9 @@ func (o *slot) next(took time.Duration) uint64 {
 
 func (s *server) stop() { atomic.StoreUint32(&s.shared.Work.Stop, 1) }
 
-// forms lists what had no machine code in the step, by form: a text of "name count" with semicolons between.
+// forms lists what had no machine code in the step, by form: a text of "name count;", as far as a message takes it.
 func (s *server) forms() (text []byte) {
+	counts := make(map[string]uint64)
 	for i := range s.slots {
 		o := &s.slots[i]
 		for pc, n := range o.left {
@@ -282,9 +283,14 @@ func (s *server) forms() (text []byte) {
 					name = in.Form.Name()
 				}
 			}
-			text = fmt.Appendf(text, "%s %d;", name, n)
+			counts[name] += n
 		}
 		clear(o.left)
+	}
+	for name, n := range counts {
+		if entry := fmt.Sprintf("%s %d;", name, n); len(text)+len(entry) <= jit.MaxBody {
+			text = append(text, entry...)
+		}
 	}
 	return text
 }

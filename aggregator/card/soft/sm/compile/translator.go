@@ -41,8 +41,6 @@ const (
 type Program struct {
 	IR    string
 	Clear uint64 // registers that may be read before they are written
-	// Words are the program as it was: whoever keeps the result compares them with memory.
-	Words map[uint32]uint64
 	// Constants are those that the context has to have. One that is more than it was taken to be does not let
 	// the function start.
 	Constants []Constant
@@ -128,12 +126,6 @@ func Compile(front FrontEnd, o Options) (*Program, error) {
 		return nil, errors.New("the analysis and the emission differ: this is an error of package compile")
 	}
 	p := &Program{IR: text, Constants: t.limits, Sites: t.sites, Missing: t.missing, Blocks: len(t.blocks)}
-	p.Words = make(map[uint32]uint64, len(t.code))
-	for pc, in := range t.code {
-		if in != nil {
-			p.Words[pc] = in.Word
-		}
-	}
 	number := make(map[*block]int)
 	for n, k := range t.starting() {
 		p.Entries = append(p.Entries, Entrance{k.pc, k.stack, k.full})
