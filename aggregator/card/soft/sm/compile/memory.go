@@ -101,7 +101,7 @@ func (b *Builder) pieceBase(addr *Value, n int) string {
 
 // ways emits the fast way and the slow one, and joins their results.
 func (b *Builder) ways(addr *Value, size, right int, typ string, fast func(hosts []string) []string, slow func() []string) []string {
-	near, far, done := b.label(), b.label(), b.label()
+	near, far := b.label(), b.label()
 	var hosts []string
 	n, span := pieces(addr, size)
 	for i := range n {
@@ -122,24 +122,29 @@ func (b *Builder) ways(addr *Value, size, right int, typ string, fast func(hosts
 		b.place(found)
 		hosts = append(hosts, b.line("inttoptr i64 %s to ptr", host))
 	}
-	side := b.side
+	return b.meet(typ, far, func() []string { return fast(hosts) }, slow)
+}
+
+// meet emits one way from the present place and another from far, and joins their results.
+func (b *Builder) meet(typ, far string, here, there func() []string) []string {
+	done, side := b.label(), b.side
 	b.side = true
-	p := fast(hosts)
-	nearEnd := b.label()
-	b.do("br label %%%s", nearEnd)
-	b.place(nearEnd)
+	p := here()
+	hereEnd := b.label()
+	b.do("br label %%%s", hereEnd)
+	b.place(hereEnd)
 	b.do("br label %%%s", done)
 	b.place(far)
-	q := slow()
-	farEnd := b.label()
-	b.do("br label %%%s", farEnd)
-	b.place(farEnd)
+	q := there()
+	thereEnd := b.label()
+	b.do("br label %%%s", thereEnd)
+	b.place(thereEnd)
 	b.do("br label %%%s", done)
 	b.place(done)
 	b.side = side
 	var out []string
 	for i := range p {
-		out = append(out, b.line("phi %s [ %s, %%%s ], [ %s, %%%s ]", typ, p[i], nearEnd, q[i], farEnd))
+		out = append(out, b.line("phi %s [ %s, %%%s ], [ %s, %%%s ]", typ, p[i], hereEnd, q[i], thereEnd))
 	}
 	return out
 }

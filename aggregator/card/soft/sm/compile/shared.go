@@ -71,29 +71,10 @@ func (b *Builder) sharedWays(addr *Value, size int, row bool, fast func() []stri
 		b.requireLanes(good)
 		return fast()
 	}
-	near, far, done := b.label(), b.label(), b.label()
+	near, far := b.label(), b.label()
 	b.do("br i1 %s, label %%%s, label %%%s", b.scalar(good), near, far)
-	side := b.side
-	b.side = true
 	b.place(near)
-	p := fast()
-	nearEnd := b.label()
-	b.do("br label %%%s", nearEnd)
-	b.place(nearEnd)
-	b.do("br label %%%s", done)
-	b.place(far)
-	q := slow(b.shared(addr, size))
-	farEnd := b.label()
-	b.do("br label %%%s", farEnd)
-	b.place(farEnd)
-	b.do("br label %%%s", done)
-	b.place(done)
-	b.side = side
-	var out []string
-	for i := range p {
-		out = append(out, b.line("phi <32 x i32> [ %s, %%%s ], [ %s, %%%s ]", p[i], nearEnd, q[i], farEnd))
-	}
-	return out
+	return b.meet("<32 x i32>", far, fast, func() []string { return slow(b.shared(addr, size)) })
 }
 
 func (b *Builder) sharedBase() string { return b.fromContext("ptr", "Shared", 0) }
