@@ -45,7 +45,7 @@ func compilerOf(c *config.Config, log *slog.Logger) (*jit.Config, error) {
 		}
 	}
 	warn := func(format string, args ...any) { log.Warn(fmt.Sprintf(format, args...)) }
-	return &jit.Config{Program: program, Library: library, Dependencies: dependencies, Log: warn}, nil
+	return &jit.Config{Program: program, LLVM: library, Dependencies: dependencies, Log: warn}, nil
 }
 
 // tellCompiler says at the start that programs run without a compiler that was not refused.

@@ -92,7 +92,7 @@ func (p *Plan) programs() (execute, read []string, err error) {
 	execute = append(libraries, self)
 	if compiler != nil {
 		execute = append(append(execute, compiler.Program), loaders...)
-		read = slices.DeleteFunc(append(slices.Clone(jit.SystemFolders), compiler.Library, compiler.Dependencies), func(name string) bool { return name == "" })
+		read = slices.DeleteFunc(append(slices.Clone(jit.SystemFolders), compiler.LLVM, compiler.Dependencies), func(name string) bool { return name == "" })
 	}
 	return execute, read, errors.Join(err, mappedErr, compilerErr)
 }

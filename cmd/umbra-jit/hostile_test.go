@@ -93,7 +93,7 @@ func tryAll() (allowed string) {
 
 // TestEscape: the process cannot reach other guests' memory, or anything of the machine.
 func TestEscape(t *testing.T) {
-	r := newRig(t, jit.Config{Library: fakePrefix + escape, Always: true, Wait: true}, count)
+	r := newRig(t, jit.Config{LLVM: fakePrefix + escape, Always: true, Wait: true}, count)
 	require.Equal(t, engine.NotNative, r.native.Run(r.job).Outcome)
 	require.Equal(t, map[string]uint64{"nothing": 1}, r.compiler.Stats.Why(), r.lines())
 }
@@ -159,7 +159,7 @@ func TestNonsense(t *testing.T) {
 	for mode := range fakes {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, jit.Config{Library: fakePrefix + mode, Always: true, Wait: true}, count)
+			r := newRig(t, jit.Config{LLVM: fakePrefix + mode, Always: true, Wait: true}, count)
 			r.job.Grid.Next = 1
 			start := time.Now()
 			out := r.native.Run(r.job)

@@ -171,9 +171,9 @@ func TestMissing(t *testing.T) {
 	require.NoError(t, os.WriteFile(notELF, []byte("no library"), 0o600))
 	for why, cfg := range map[string]jit.Config{
 		"no such file or directory": {Program: "/nowhere/umbra-jit"},
-		"libLLVM.so.99":             {Library: "libLLVM.so.99"},
-		"has no function LLVM":      {Library: "libm.so.6"},
-		notELF:                      {Library: notELF},
+		"libLLVM.so.99":             {LLVM: "libLLVM.so.99"},
+		"has no function LLVM":      {LLVM: "libm.so.6"},
+		notELF:                      {LLVM: notELF},
 		"exit status":               {Program: "/bin/false"},
 	} {
 		cfg.Always, cfg.Wait = true, true

@@ -51,7 +51,7 @@ func realLibrary(t testing.TB) jit.Config {
 	if err != nil {
 		t.Skip("no libLLVM 19:", err)
 	}
-	return jit.Config{Library: l.File, Dependencies: l.Dir, Always: true, Wait: true}
+	return jit.Config{LLVM: l.File, Dependencies: l.Dir, Always: true, Wait: true}
 }
 
 // rig is a launch of a program whose memory is a file, in a process.

@@ -24,5 +24,5 @@ func Compiler(ctx context.Context, cache *fetch.Cache, dir string) (*jit.Config,
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("build umbra-jit: %w\n%s", err, out)
 	}
-	return &jit.Config{Program: bin, Library: llvm.File, Dependencies: llvm.Dir}, nil
+	return &jit.Config{Program: bin, LLVM: llvm.File, Dependencies: llvm.Dir}, nil
 }

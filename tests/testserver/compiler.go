@@ -23,7 +23,7 @@ func Compiler() *jit.Config {
 	}
 	library := os.Getenv(fetch.EnvLLVM)
 	return &jit.Config{
-		Program: program, Library: library, Dependencies: filepath.Dir(library), Always: true, Wait: true,
+		Program: program, LLVM: library, Dependencies: filepath.Dir(library), Always: true, Wait: true,
 		Log: func(format string, args ...any) { slog.Warn(fmt.Sprintf(format, args...)) },
 	}
 }

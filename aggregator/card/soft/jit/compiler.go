@@ -19,9 +19,9 @@ var SystemFolders = []string{"/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/l
 // Config says how processes are started.
 type Config struct {
 	Program string // umbra-jit
-	// Library is libLLVM 19, "" where the system's loader finds it, and Dependencies the folder of its own
+	// LLVM is libLLVM 19, "" where the system's loader finds it, and Dependencies the folder of its own
 	// dependencies, "" where the system has them.
-	Library, Dependencies string
+	LLVM, Dependencies string
 	// Always runs each program in the process, however short it is, and Wait holds a launch up until its program is
 	// compiled: for tests and measurements.
 	Always, Wait bool

@@ -110,7 +110,7 @@ func start(cfg *Config, card *os.File) (*process, error) {
 		card = its // nothing is in it
 	}
 	p.files[card] = CardFile
-	p.cmd = exec.Command(cfg.Program, cfg.Library, cfg.Dependencies)
+	p.cmd = exec.Command(cfg.Program, cfg.LLVM, cfg.Dependencies)
 	p.cmd.Env, p.cmd.Dir, p.cmd.Stderr, p.cmd.ExtraFiles = []string{"GOTRACEBACK=none"}, "/", &p.said, []*os.File{its, card}
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	started := make(chan error)
