@@ -105,9 +105,6 @@ func (v *vram) place(addr, n uint64) (f *os.File, off, size uint64) {
 	defer v.mu.Unlock()
 	v.runs(addr, n, func(_, n uint64, at backing) bool {
 		f, off, size = at.file, at.off, n
-		if f == nil {
-			f, off = v.file, addr
-		}
 		return false
 	})
 	return f, off, size

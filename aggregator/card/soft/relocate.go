@@ -1,21 +1,32 @@
 package soft
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
 )
 
-// backing is where the bytes of a page are that are not in the card's own memory.
+// backing is where the bytes of a page are.
 type backing struct {
-	file *os.File // nil: the card's own
+	file *os.File
 	off  uint64
 }
+
+// piece is memory that lies together in one file, from addr to the next piece.
+type piece struct {
+	addr uint64
+	backing
+}
+
+// after is where the byte is that is n bytes after the first.
+func (p piece) after(n uint64) backing { return backing{p.file, p.off + n} }
 
 // MaxMappings implements card.Relocator.
 func (c *Card) MaxMappings() int { return c.vram.limit - 2 }
@@ -52,12 +63,9 @@ func (v *vram) relocate(r card.Relocation) (done uint64, err error) {
 	v.runs(r.Addr, r.Size, func(addr, n uint64, from backing) bool {
 		to := backing{r.To, r.Off + done}
 		if r.To == nil {
-			to.off = addr
+			to = backing{v.file, addr}
 		}
-		if from.file == nil {
-			from = backing{v.file, addr}
-		}
-		if err = v.piece(addr, n, from, to, r.NoCopy); err == nil {
+		if err = v.move(addr, n, from, to, r.NoCopy); err == nil {
 			done += n
 		}
 		return err == nil
@@ -65,59 +73,59 @@ func (v *vram) relocate(r card.Relocation) (done uint64, err error) {
 	return done, err
 }
 
-// runs calls f for each piece of VRAM that lies together now, until it returns false.
+// runs calls f for each piece of VRAM that lies together now, until it returns false. f may change where the piece is.
 func (v *vram) runs(addr, size uint64, f func(addr, n uint64, at backing) bool) {
 	for end := addr + size; addr < end; {
-		at := v.away[addr/pageSize]
-		n := uint64(pageSize)
-		for addr+n < end {
-			if next := addr + n; at.file == nil && next%groupSize == 0 && next+groupSize <= end && v.awayIn[next/groupSize] == 0 {
-				n += groupSize
-			} else if v.follows(at, n, v.away[next/pageSize]) {
-				n += pageSize
-			} else {
-				break
-			}
-		}
-		if !f(addr, n, at) {
+		i := v.holds(addr)
+		n := min(v.ends(i), end) - addr
+		if !f(addr, n, v.pieces[i].after(addr-v.pieces[i].addr)) {
 			return
 		}
 		addr += n
 	}
 }
 
-// follows reports whether next is the backing n bytes after first.
-func (v *vram) follows(first backing, n uint64, next backing) bool {
-	return first.file == next.file && (first.file == nil || first.off+n == next.off)
+// holds returns the piece that has the byte at addr.
+func (v *vram) holds(addr uint64) int {
+	i, found := slices.BinarySearchFunc(v.pieces, addr, func(p piece, addr uint64) int { return cmp.Compare(p.addr, addr) })
+	if !found {
+		i--
+	}
+	return i
 }
 
-// piece moves adjacent pages. It clears the destination before the copy, which skips zeros: a
-// guest that has it mapped may have written there.
-func (v *vram) piece(addr, n uint64, from, to backing, noCopy bool) error {
-	dest := to.file
-	if dest == nil {
-		dest = v.file
-	} else if v.pieces+2 > v.limit {
-		return errMappings
+// ends returns where a piece ends.
+func (v *vram) ends(i int) uint64 {
+	if i+1 < len(v.pieces) {
+		return v.pieces[i+1].addr
 	}
-	if from.file == dest && from.off == to.off {
+	return uint64(len(v.mem))
+}
+
+// move moves adjacent pages. It clears the destination before the copy, which skips zeros: a
+// guest that has it mapped may have written there.
+func (v *vram) move(addr, n uint64, from, to backing, noCopy bool) error {
+	if from == to {
 		return nil
 	}
+	if to.file != v.file && len(v.pieces)+2 > v.limit {
+		return errMappings
+	}
 	if noCopy {
-		if err := v.remap(addr, n, dest, to.off); err != nil {
+		if err := v.remap(addr, n, to.file, to.off); err != nil {
 			return err
 		}
 		v.note(addr, n, to)
 		return nil
 	}
-	if err := punch(dest, to.off, n); err != nil {
+	if err := punch(to.file, to.off, n); err != nil {
 		return err
 	}
-	if err := v.copy(dest, to.off, from, n); err != nil {
+	if err := v.copy(to.file, to.off, from, n); err != nil {
 		return err
 	}
-	if err := v.remap(addr, n, dest, to.off); err != nil {
-		return errors.Join(err, punch(dest, to.off, n))
+	if err := v.remap(addr, n, to.file, to.off); err != nil {
+		return errors.Join(err, punch(to.file, to.off, n))
 	}
 	v.note(addr, n, to)
 	return punch(from.file, from.off, n)
@@ -150,34 +158,27 @@ func (v *vram) copy(dest *os.File, off uint64, from backing, n uint64) error {
 	return nil
 }
 
-// note records where pages are now, and in how many pieces.
+// note records where pages are now. Pieces that follow each other become one.
 func (v *vram) note(addr, n uint64, at backing) {
 	v.renew(addr, n)
-	first, end := addr/pageSize, (addr+n)/pageSize
-	for p := first; p <= end; p++ {
-		v.pieces -= v.edge(p)
+	end := addr + n
+	first, last := v.holds(addr), v.holds(end-1)
+	now := []piece{{addr, at}}
+	if p := v.pieces[first]; p.addr < addr {
+		now = []piece{p, {addr, at}}
 	}
-	for p := first; p < end; p++ {
-		group := &v.awayIn[p*pageSize/groupSize]
-		if _, was := v.away[p]; was {
-			*group--
-		}
-		if at.file == nil {
-			delete(v.away, p)
-		} else {
-			*group++
-			v.away[p] = backing{at.file, at.off + (p-first)*pageSize}
-		}
+	if v.ends(last) > end {
+		p := v.pieces[last]
+		now = append(now, piece{end, p.after(end - p.addr)})
 	}
-	for p := first; p <= end; p++ {
-		v.pieces += v.edge(p)
+	// The neighbours are looked at, too: what was changed may follow on from them.
+	if first > 0 {
+		first--
+		now = slices.Insert(now, 0, v.pieces[first])
 	}
-}
-
-// edge is 1 if a mapping begins with page p.
-func (v *vram) edge(p uint64) int {
-	if p == 0 || p >= uint64(len(v.mem))/pageSize || v.follows(v.away[p-1], pageSize, v.away[p]) {
-		return 0
+	if last+1 < len(v.pieces) {
+		last++
+		now = append(now, v.pieces[last])
 	}
-	return 1
+	v.pieces = slices.Replace(v.pieces, first, last+1, slices.CompactFunc(now, func(a, b piece) bool { return a.after(b.addr-a.addr) == b.backing })...)
 }

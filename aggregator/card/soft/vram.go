@@ -21,10 +21,8 @@ type vram struct {
 	mem  []byte
 
 	mu     sync.Mutex // guards what follows, and one mapping at a time
-	away   map[uint64]backing
-	awayIn []uint16 // how many pages of each group are in away
-	pieces int      // mappings that mem consists of
-	limit  int      // of them
+	pieces []piece    // mappings that mem consists of, by address
+	limit  int        // of them
 	buf    []byte
 
 	// pages whose emptiness was asked for; accessed without a lock
@@ -46,7 +44,7 @@ func newVRAM(size uint64) (*vram, error) {
 		f.Close()
 		return nil, fmt.Errorf("map %d MiB of VRAM: %w", size>>20, err)
 	}
-	return &vram{file: f, mem: mem, away: make(map[uint64]backing), awayIn: make([]uint16, size/groupSize), pieces: 1, limit: card.VRAMMappings(), looked: make([]atomic.Uint64, (size/pageSize+63)/64)}, nil
+	return &vram{file: f, mem: mem, pieces: []piece{{0, backing{f, 0}}}, limit: card.VRAMMappings(), looked: make([]atomic.Uint64, (size/pageSize+63)/64)}, nil
 }
 
 // slice returns the n bytes at addr, or nil if they are not all inside.
@@ -66,14 +64,12 @@ func (v *vram) punch(addr, n uint64) error {
 	defer v.mu.Unlock()
 	v.renew(addr, n)
 	err := punch(v.file, addr, n)
-	if len(v.away) > 0 {
-		v.runs(addr, n, func(_, size uint64, at backing) bool {
-			if at.file != nil && err == nil {
-				err = punch(at.file, at.off, size)
-			}
-			return err == nil
-		})
-	}
+	v.runs(addr, n, func(_, size uint64, at backing) bool {
+		if at.file != v.file && err == nil {
+			err = punch(at.file, at.off, size)
+		}
+		return err == nil
+	})
 	if err != nil {
 		return fmt.Errorf("scrub VRAM %#x+%#x: %w", addr, n, err)
 	}
@@ -85,12 +81,8 @@ func (v *vram) look(addr, n uint64, f func(at uint64, p []byte)) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.runs(addr, n, func(addr, n uint64, at backing) bool {
-		file, off := at.file, at.off
-		if file == nil {
-			file, off = v.file, addr
-		}
-		fd, end := int(file.Fd()), int64(off+n)
-		for from := int64(off); from < end; {
+		fd, end := int(at.file.Fd()), int64(at.off+n)
+		for from := int64(at.off); from < end; {
 			data, err := unix.Seek(fd, from, unix.SEEK_DATA)
 			if err != nil || data >= end {
 				break // none after it
@@ -100,7 +92,7 @@ func (v *vram) look(addr, n uint64, f func(at uint64, p []byte)) {
 				hole = end
 			}
 			from = min(hole, end)
-			at := addr + uint64(data) - off
+			at := addr + uint64(data) - at.off
 			f(at, v.slice(at, int(from-data)))
 		}
 		return true
@@ -116,10 +108,8 @@ func (v *vram) empty(page uint64) bool {
 		return false
 	}
 	defer v.mu.Unlock()
-	at, away := v.away[page]
-	if !away {
-		at = backing{v.file, page * pageSize}
-	}
+	p := v.pieces[v.holds(page*pageSize)]
+	at := p.after(page*pageSize - p.addr)
 	data, err := unix.Seek(int(at.file.Fd()), int64(at.off), unix.SEEK_DATA)
 	return errors.Is(err, unix.ENXIO) || err == nil && uint64(data) >= at.off+pageSize
 }
@@ -154,7 +144,4 @@ func (v *vram) close() error {
 	return err
 }
 
-const (
-	pageSize  = shadowpt.SmallPage
-	groupSize = 512 * pageSize
-)
+const pageSize = shadowpt.SmallPage
