@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,6 +26,8 @@ type guests struct {
 	*run
 	name    string
 	weights []int
+	image   string // of the bundle; image.cpio if it is empty
+	memory  int    // MiB, 0 for a machine's usual
 	s       *server
 	vms     []*lab.VM
 }
@@ -116,7 +119,7 @@ func (g *guests) boot(ctx context.Context, _ *result) (err error) {
 		logs := fmt.Sprintf("%s-%c", g.name, 'a'+i)
 		// The machines outlive the step.
 		g.vms[i], err = lab.Start(g.ctx, lab.Config{
-			Kernel: kernel, Chip: lab.ChipGH100, Image: filepath.Join(g.dir, "image.cpio"), CPUs: 1, Accel: lab.AccelTCG,
+			Kernel: kernel, Chip: lab.ChipGH100, Image: filepath.Join(g.dir, cmp.Or(g.image, "image.cpio")), Memory: g.memory, CPUs: 1, Accel: lab.AccelTCG,
 			Sockets: []string{g.s.sockets[i]}, BootTimeout: quiet, Dir: logs,
 		})
 		return err
@@ -166,7 +169,7 @@ func (g *guests) copies(ctx context.Context, s *result) error {
 // program runs one in each guest. Its control, in the first guest, must find that all is wrong.
 func (g *guests) program(ctx context.Context, name string) error {
 	err := g.each(func(_ int, vm *lab.VM) error {
-		out, err := runIn(ctx, vm, mended, name)
+		out, err := runIn(ctx, vm, []string{mended}, name)
 		if err == nil && !strings.Contains(out, "(NVK GH100): 0 of") {
 			err = fmt.Errorf("it said: %.200s", out)
 		}
@@ -175,7 +178,7 @@ func (g *guests) program(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if out, err := runIn(ctx, g.vms[0], mended, name, "noop"); err == nil {
+	if out, err := runIn(ctx, g.vms[0], []string{mended}, name, "noop"); err == nil {
 		return fmt.Errorf("the control, which gives the GPU nothing to do, found all right: %.200s", out)
 	}
 	return nil
@@ -189,9 +192,9 @@ const (
 )
 
 // runIn runs a program in a guest, with an environment of stock or mended.
-func runIn(ctx context.Context, vm *lab.VM, env string, argv ...string) (string, error) {
+func runIn(ctx context.Context, vm *lab.VM, env []string, argv ...string) (string, error) {
 	var r proto.RunResult
-	err := vm.Agent().Call(ctx, proto.CmdRun, proto.RunArgs{Argv: argv, Env: []string{env}, TimeoutMS: 280_000}, &r)
+	err := vm.Agent().Call(ctx, proto.CmdRun, proto.RunArgs{Argv: argv, Env: env, TimeoutMS: 280_000}, &r)
 	return r.Output, err
 }
 
@@ -215,7 +218,7 @@ func (g *guests) triangle(ctx context.Context, _ *result) error {
 	if err := g.refused(g.program(ctx, "triangle")); err != nil {
 		return err
 	}
-	text, err := runIn(ctx, g.vms[0], mended, "triangle", "picture")
+	text, err := runIn(ctx, g.vms[0], []string{mended}, "triangle", "picture")
 	if err != nil {
 		return err
 	}

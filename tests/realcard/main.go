@@ -78,6 +78,7 @@ func start() (err error) {
 		r.guestsAtOnce(n)
 	}
 	r.weighed()
+	r.otherPrograms()
 	r.suites()
 	r.figures()
 	r.tenants()

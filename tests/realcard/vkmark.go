@@ -21,7 +21,7 @@ var (
 func (g *guests) scores(ctx context.Context, s *result, env string, argv ...string) (scores []float64, texts []string, err error) {
 	scores, texts = make([]float64, len(g.vms)), make([]string, len(g.vms))
 	err = g.each(func(i int, vm *lab.VM) (err error) {
-		texts[i], err = runIn(ctx, vm, env, append([]string{"vkmark", "--winsys", "headless"}, argv...)...)
+		texts[i], err = runIn(ctx, vm, []string{env}, append([]string{"vkmark", "--winsys", "headless"}, argv...)...)
 		m := vkScore.FindStringSubmatch(texts[i])
 		if err == nil && m == nil {
 			err = fmt.Errorf("no score in %.300s", texts[i])

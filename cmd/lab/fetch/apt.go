@@ -89,7 +89,7 @@ func sourcesList(m mirror, keyring string, sources [][3]string) string {
 	}
 	for _, s := range sources {
 		line(s[0], m.main, s[1], s[2])
-		if m.security != "" && s[0] == "deb" && !strings.HasSuffix(s[1], "-backports") {
+		if m.security != "" && s[0] == "deb" && s[1] != sid && !strings.HasSuffix(s[1], "-backports") {
 			line(s[0], m.security, s[1]+"-security", s[2])
 		}
 	}
@@ -179,6 +179,7 @@ type mirror struct {
 const (
 	bookworm = "bookworm" // Debian 12: kernel 6.1
 	trixie   = "trixie"   // Debian 13: kernel 6.12; newer kernels and QEMU in its backports
+	sid      = "sid"      // what comes next: programs of others for the real card
 )
 
 // findMirror asks the environment, then the machine's own apt for its sources. Its error says what

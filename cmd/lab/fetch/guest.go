@@ -54,6 +54,14 @@ var markFiles = []string{
 	"usr/share/vkmark",
 }
 
+// otherFiles are llama.cpp's tests with the parts that they load by name.
+var otherFiles = []string{
+	"usr/libexec/x86_64-linux-gnu/ggml/test-backend-ops",
+	"usr/libexec/x86_64-linux-gnu/llama.cpp-tests/test-llama-archs",
+	libraries + "/ggml/backends0/libggml-vulkan.so",
+	libraries + "/ggml/backends0/libggml-cpu-x64.so",
+}
+
 // PiglitFolder is where Debian has piglit, in the folder of Tools. Tests are named by their paths
 // in it.
 const PiglitFolder = "/usr/lib/x86_64-linux-gnu/piglit"
@@ -94,6 +102,9 @@ func (m *Mesa) GuestFiles() ([]string, error) {
 	}
 	if m.Mark {
 		patterns = slices.Concat(patterns, markFiles)
+	}
+	if m.Others {
+		patterns = slices.Concat(guestFiles, vulkanFiles, otherFiles)
 	}
 	found, err := closure(m.Root, patterns)
 	if err != nil {

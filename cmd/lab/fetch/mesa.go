@@ -20,6 +20,7 @@ type Mesa struct {
 	Tools  bool   `json:"-"` // it has clpeak, piglit and a C compiler
 	Vulkan bool   `json:"-"` // it has Vulkan instead of OpenCL and OpenGL
 	Mark   bool   `json:"-"` // it has vkmark
+	Others bool   `json:"-"` // it has llama.cpp, and OpenGL and OpenCL beside Vulkan
 }
 
 // MesaSuites has the suite of each version of Mesa.
@@ -64,6 +65,19 @@ func (c *Cache) VulkanMark(ctx context.Context, version string) (Mesa, error) {
 	return m, err
 }
 
+// otherPackages are llama.cpp with its tests, which hold GPUs to the processor, and what OpenCL and OpenGL by Vulkan need.
+var otherPackages = []string{
+	"libggml0-backend-vulkan", "llama.cpp-tools", "llama.cpp-tests", "mesa-opencl-icd", "ocl-icd-libopencl1", "opencl-c-headers", "clinfo",
+	"libgl1-mesa-dri", "libegl-mesa0", "libegl1", "libgles2", "libopengl0", "libgbm1",
+}
+
+// Others is the newest Mesa, of Debian's unstable suite, with programs of others that compute on a GPU.
+func (c *Cache) Others(ctx context.Context) (Mesa, error) {
+	m, err := c.fetchMesa(ctx, sid, sid, slices.Concat(vulkanPackages, otherPackages))
+	m.Others = true
+	return m, err
+}
+
 // Peers is Mesa with PoCL, another OpenCL for processors, to compare with: 1 GB.
 func (c *Cache) Peers(ctx context.Context, version string) (Mesa, error) {
 	return c.mesa(ctx, version, version+"-pocl", slices.Concat(mesaPackages, []string{"pocl-opencl-icd"}))
@@ -74,9 +88,13 @@ func (c *Cache) mesa(ctx context.Context, version, folder string, packages []str
 	if !ok {
 		return Mesa{}, fmt.Errorf("Mesa %q: want 25 or 26", version)
 	}
+	return c.fetchMesa(ctx, suite, folder, packages)
+}
+
+func (c *Cache) fetchMesa(ctx context.Context, suite, folder string, packages []string) (Mesa, error) {
 	dir := c.path("mesa", folder)
 	var m Mesa
-	err := c.make(ctx, "Mesa "+version, dir, &m, packages, func(tmp string) (err error) {
+	err := c.make(ctx, "Mesa "+folder, dir, &m, packages, func(tmp string) (err error) {
 		root := filepath.Join(tmp, "out", "root")
 		if m.Packages, err = c.fetchTree(ctx, tmp, root, suite, packages...); err != nil {
 			return err

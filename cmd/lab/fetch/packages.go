@@ -33,10 +33,19 @@ func versionOf(pkgs []Package, name string) string {
 // The suites of packages that run, but for those of libvfio-user.
 var binaries = [][3]string{{"deb", bookworm, "main"}, {"deb", trixie, "main"}, {"deb", trixie + "-backports", "main"}}
 
+// archive returns the folder of apt's state for a suite, and the suites that it knows.
+func archive(suite string) (root string, sources [][3]string) {
+	if suite == sid {
+		return "apt-" + sid, [][3]string{{"deb", sid, "main"}}
+	}
+	return "apt", binaries
+}
+
 // fetchTree unpacks packages of a suite with all that they depend on below root, but for
 // documents, and returns them. It downloads into tmp.
 func (c *Cache) fetchTree(ctx context.Context, tmp, root, suite string, names ...string) (pkgs []Package, err error) {
-	a, err := c.openApt(ctx, "apt", binaries...)
+	state, sources := archive(suite)
+	a, err := c.openApt(ctx, state, sources...)
 	if err != nil {
 		return nil, err
 	}

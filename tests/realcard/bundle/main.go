@@ -2,6 +2,9 @@
 // with Vulkan, vkmark and the project's programs. It has a part of the lab's cache, so that package lab finds
 // all there.
 //
+//	bundle DIR           lays that out
+//	bundle -others DIR   lays out one more image, others.cpio, with programs of others
+//
 // GSP's firmware, 60 MiB, is a stub of the right form: nothing in a virtual GPU executes it, and the
 // guest's driver reads only the names and sizes of its sections.
 package main
@@ -11,6 +14,7 @@ import (
 	"context"
 	"debug/elf"
 	"encoding/binary"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -31,7 +35,13 @@ const (
 )
 
 func main() {
-	if err := layOut(context.Background(), os.Args[1]); err != nil {
+	others := flag.Bool("others", false, "one more image, with programs of others")
+	flag.Parse()
+	do := layOut
+	if *others {
+		do = layOutOthers
+	}
+	if err := do(context.Background(), flag.Arg(0)); err != nil {
 		fmt.Fprintln(os.Stderr, "bundle:", err)
 		os.Exit(1)
 	}
@@ -71,10 +81,6 @@ func layOut(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	src, err := image.Source()
-	if err != nil {
-		return err
-	}
 	c.Mesa = &m
 	if over := os.Getenv("MESA_OVER"); over != "" {
 		whole := filepath.Join(dir, "mesa")
@@ -86,8 +92,43 @@ func layOut(ctx context.Context, dir string) error {
 		}
 		m.Root = whole
 	}
-	if c.Programs, err = filepath.Glob(filepath.Join(src, programs, "*.c")); err != nil {
+	return build(ctx, dir, "image.cpio", c, programs+"/*.c")
+}
+
+// layOutOthers lays out the image with programs of others.
+func layOutOthers(ctx context.Context, dir string) error {
+	from, err := fetch.DefaultDir()
+	if err != nil {
 		return err
+	}
+	cache := &fetch.Cache{Dir: from, Progress: os.Stderr}
+	var c image.Content
+	if c.Kernel, err = cache.Kernel(ctx, kernel); err != nil {
+		return err
+	}
+	if c.Firmware, c.FirmwareFiles, err = firmware(ctx, cache, c.Kernel, filepath.Join(dir, "firmware")); err != nil {
+		return err
+	}
+	m, err := cache.Others(ctx)
+	if err != nil {
+		return err
+	}
+	c.Mesa = &m
+	return build(ctx, dir, "others.cpio", c, "tests/e2e/programs/compute.c", "tests/shim/programs/saxpy.c", "tests/shim/programs/reduce.c")
+}
+
+// build builds an image with programs, and leaves nothing else of it in the folder.
+func build(ctx context.Context, dir, name string, c image.Content, sources ...string) error {
+	src, err := image.Source()
+	if err != nil {
+		return err
+	}
+	for _, pattern := range sources {
+		found, err := filepath.Glob(filepath.Join(src, pattern))
+		if err != nil {
+			return err
+		}
+		c.Programs = append(c.Programs, found...)
 	}
 	patch := filepath.Join(dir, "nvk-hopper.so")
 	if err := run(ctx, "", "cc", "-shared", "-fPIC", "-O2", "-o", patch, filepath.Join(src, "docs/patches/nvk-hopper.c")); err != nil {
@@ -98,7 +139,7 @@ func layOut(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	if err := os.Rename(built, filepath.Join(dir, "image.cpio")); err != nil {
+	if err := os.Rename(built, filepath.Join(dir, name)); err != nil {
 		return err
 	}
 	for _, made := range []string{"images", "firmware", "mesa", "nvk-hopper.so"} {

@@ -1,5 +1,5 @@
 // Command start is the program run of a bundle (tools/real-card): it unpacks bundle.tar.xz, which lies beside it, and
-// becomes tests/realcard in the folder for results, with the same arguments. If this is root, that is nobody.
+// others.tar.xz, if that does, and becomes tests/realcard in the folder for results, with the same arguments. If this is root, that is nobody.
 package main
 
 import (
@@ -40,7 +40,11 @@ func start(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(unpack(ctx, filepath.Join(filepath.Dir(self), "bundle.tar.xz"), dir), os.Chmod(dir, 0o755)); err != nil {
+	err = unpack(ctx, filepath.Join(filepath.Dir(self), "bundle.tar.xz"), dir)
+	if more := filepath.Join(filepath.Dir(self), "others.tar.xz"); err == nil && exists(more) {
+		err = unpack(ctx, more, dir)
+	}
+	if err := errors.Join(err, os.Chmod(dir, 0o755)); err != nil {
 		return errors.Join(err, os.RemoveAll(dir))
 	}
 	// nobody may be unable to reach the folder by its path, so the runner gets it as its working folder.
@@ -57,6 +61,11 @@ func start(ctx context.Context, args []string) error {
 	env = append(env, "UMBRA_REAL_CARD="+dir, "UMBRA_CACHE="+filepath.Join(dir, "cache"), "HOME="+dir)
 	runner := filepath.Join(dir, "bin/realcard")
 	return fmt.Errorf("%s: %w", runner, syscall.Exec(runner, append([]string{runner}, args...), env))
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
 
 // chownAll gives nobody all folders, so that the runner can remove them.

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"time"
+
+	"github.com/umbra-gpu/umbra/cmd/lab"
+	"github.com/umbra-gpu/umbra/tests/nouveau"
+)
+
+// other is a program of others, with what it says if its results are right.
+type other struct {
+	name  string
+	env   []string
+	argv  []string
+	right *regexp.Regexp
+}
+
+const (
+	llama = "/usr/libexec/x86_64-linux-gnu/llama.cpp-tests/test-llama-archs"
+	ops   = "/usr/libexec/x86_64-linux-gnu/ggml/test-backend-ops"
+)
+
+var (
+	opencl = []string{mended, "RUSTICL_ENABLE=zink"}
+	opengl = []string{mended, "MESA_LOADER_DRIVER_OVERRIDE=zink"}
+	vulkan = []string{mended, "LC_ALL=C"}
+)
+
+// others are held to the processor by themselves. The emulated one is slow, so they are not whole suites.
+var others = []other{
+	{"llama", vulkan, []string{llama, "-b", "Vulkan0", "-a", "^llama$"}, regexp.MustCompile(`llama\|.*OK.*\|.*OK.*\|.*OK`)},
+	{"ops", vulkan, []string{ops, "test", "-b", "Vulkan0", "-o", "ADD,MUL,SCALE,RMS_NORM"}, regexp.MustCompile(`Backend Vulkan0: .*OK`)},
+	{"opengl", opengl, []string{"compute"}, regexp.MustCompile(`zink`)},
+	{"clinfo", opencl, []string{"clinfo", "-l"}, regexp.MustCompile(`zink|NVK`)},
+	{"saxpy", opencl, []string{"saxpy", "1048576"}, regexp.MustCompile(`1048576 sums equal`)},
+	{"reduce", opencl, []string{"reduce", "4096"}, regexp.MustCompile(`(?m)^reduce: .* on the device`)},
+}
+
+// otherPrograms has a guest with a newer Mesa run them, if the bundle has its image.
+func (r *run) otherPrograms() {
+	g := &guests{run: r, name: "others", weights: equal(1), image: "others.cpio", memory: 6 << 10}
+	if _, err := os.Stat(filepath.Join(r.dir, g.image)); err != nil || r.card != nvidia {
+		return
+	}
+	var steps []guestStep
+	for _, o := range others {
+		steps = append(steps, guestStep{o.name, 4 * time.Minute, func(ctx context.Context, _ *result) error { return g.other(ctx, o) }})
+	}
+	g.life(steps)
+}
+
+// other runs one, and keeps what it says.
+func (g *guests) other(ctx context.Context, o other) error {
+	out, err := runIn(ctx, g.vms[0], o.env, o.argv...)
+	log, logErr := g.vms[0].KernelLog(ctx)
+	k, _ := nouveau.Of(lab.ChipGH100, g.vms[0].Kernel())
+	said := fmt.Sprintf("%s\n\n%v\n", out, err)
+	if logErr == nil {
+		for _, p := range k.Problems(log, 1) {
+			said += "kernel: " + p + "\n"
+		}
+	}
+	if werr := os.WriteFile("others-"+o.name+".txt", []byte(said), 0o644); err == nil {
+		err = werr
+	}
+	if err == nil && !o.right.MatchString(out) {
+		err = fmt.Errorf("it said: %.300s", out[max(0, len(out)-300):])
+	}
+	return err
+}
