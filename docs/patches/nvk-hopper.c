@@ -14,12 +14,13 @@
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
 #include <unistd.h>
 
-enum { most = 256, object_size = 64 << 10, launch_align = 256, instruction = 16 };
+enum { most = 256, object_size = 64 << 10, launch_align = 256, word = 4 };
 enum { drm = 'd' << 8, gem_new = 0x80, exec = 0x52, gart = 1 << 2, grid_cta = 2 << 23, group_id = 0x1f << 16 };
 
 // gem is struct drm_nouveau_gem_info, with which struct drm_nouveau_gem_new begins.
@@ -28,7 +29,7 @@ struct gem { uint32_t handle, domain; uint64_t size, offset, map_handle; };
 static struct object {
 	char *at;
 	int system;                                   // it is memory of the system
-	uint64_t written[object_size / instruction]; // the branches here that were changed already
+	uint64_t written[object_size / word]; // the branches here that were changed already
 } objects[most];
 static uint64_t system_handles[16 * most];
 static unsigned known;
@@ -50,25 +51,28 @@ static const struct { uint64_t low_mask, low, high_mask; } branches[] = {
 };
 
 // turn_branch moves the low 8 bits of a branch's distance, which is in words: from bits 34 to 82 to bits 16 to 24.
-static void turn_branch(uint64_t *in, uint64_t *written)
+static void turn_branch(char *in, uint64_t *written)
 {
-	uint64_t low = in[0], high = in[1], sign = high & 0x3ffff;
+	uint64_t low, high;
+	memcpy(&low, in, 8);
+	memcpy(&high, in + 8, 8);
+	uint64_t sign = high & 0x3ffff;
 	int is = 0;
 	for (int i = 0; i < 2; i++)
 		is |= (low & branches[i].low_mask) == branches[i].low && (high & branches[i].high_mask) == 0;
-	if (!is || low == *written || sign != 0 && sign != 0x3ffff)
+	if (!is || low == *written || (sign != 0 && sign != 0x3ffff))
 		return;
 	uint64_t distance = low >> 34 | sign << 30;
-	in[0] = (low & 0x3ffffffff) | (distance & 0xff) << 16 | (distance >> 8 | sign << 40) << 34;
-	*written = in[0];
+	*written = (low & 0x3ffffffff) | (distance & 0xff) << 16 | (distance >> 8 | sign << 40) << 34;
+	memcpy(in, written, 8);
 }
 
 static void look_through(struct object *o)
 {
 	for (int i = 0; i < object_size; i += launch_align)
 		complete_launch((uint32_t *)(o->at + i));
-	for (int i = 0; o->system && i < object_size; i += instruction)
-		turn_branch((uint64_t *)(o->at + i), &o->written[i / instruction]);
+	for (int i = 0; o->system && i <= object_size - 16; i += word) // code follows what was uploaded before it
+		turn_branch(o->at + i, &o->written[i / word]);
 }
 
 int ioctl(int fd, unsigned long request, ...)
