@@ -1,0 +1,129 @@
+package main
+
+import (
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	resourceapi "k8s.io/api/resource/v1"
+	drapb "k8s.io/kubelet/pkg/apis/dra/v1"
+
+	"github.com/umbra-gpu/umbra/tests/scale"
+)
+
+// TestKills prepares and unprepares claims while the driver and the server are killed, and asks again as the kubelet
+// does. Each answer for a claim is the same, and nothing stays.
+func TestKills(t *testing.T) {
+	r := newRig(t)
+	draw := rand.New(rand.NewPCG(3, 4))
+	kills := 0
+	// during runs a request and maybe kills one of the two meanwhile. It returns the problem of the request.
+	during := func(request func() string) string {
+		dead, after := draw.IntN(scale.Of(6, 20)), time.Duration(draw.IntN(12_000))*time.Microsecond
+		answered := make(chan string, 1)
+		go func() { answered <- request() }()
+		switch dead {
+		case 0:
+			time.Sleep(after)
+			kill(r.driver)
+		case 1:
+			time.Sleep(after)
+			kill(r.server)
+		}
+		problem := <-answered
+		if dead > 1 {
+			require.Empty(t, problem)
+			return problem
+		}
+		kills++
+		if dead == 0 {
+			r.startDriver()
+		} else {
+			r.startServer()
+		}
+		return problem
+	}
+	// again asks until there is no problem, as the kubelet does.
+	again := func(request func() string) {
+		for range 2 {
+			if during(request) == "" {
+				return
+			}
+		}
+		require.Empty(t, request())
+	}
+	for range scale.Of(30, 1000) {
+		c := r.placed("", "", "")
+		answer, devices := "", []*drapb.Device(nil)
+		prepare := func() (problem string) {
+			devices, problem = r.prepare(c)
+			if problem == "" && answer == "" {
+				answer = answerOf(devices)
+			}
+			if problem == "" && answer != answerOf(devices) {
+				problem = answer + " became " + answerOf(devices)
+			}
+			return problem
+		}
+		again(prepare)
+		again(prepare)
+		// A server that was killed after the answer gets the GPU back without a request.
+		r.await(func() error { return r.attach(c, devices) })
+		if draw.IntN(2) == 0 { // a pod may end before it was prepared
+			again(prepare)
+		}
+		again(func() string { return r.unprepare(c) })
+		again(func() string { return r.unprepare(c) })
+		r.requireNothing(t)
+		r.delete(c)
+	}
+	require.NotZero(t, kills)
+	t.Logf("%d claims, %d kills", r.claims, kills)
+}
+
+// TestSweep starts a driver where another left what no claim owns any more, beside what one still owns.
+func TestSweep(t *testing.T) {
+	r := newRig(t)
+	var claims []*resourceapi.ResourceClaim
+	var answers []string
+	for range 3 {
+		c := r.placed("", "", "")
+		devices, problem := r.prepare(c)
+		require.Empty(t, problem)
+		claims, answers = append(claims, c), append(answers, answerOf(devices))
+	}
+	kill(r.driver)
+	r.cluster.put(claims[0], false)
+	// A driver that was killed halfway left no whole file of this claim.
+	r.cluster.put(claims[1], false)
+	require.NoError(t, os.Rename(r.cdiPath(claims[1]), r.cdiPath(claims[1])+".unfinished"))
+	// What others have here is not the driver's.
+	require.NoError(t, os.WriteFile(filepath.Join(r.path("cdi"), "other.json"), []byte("{}"), 0o600))
+	r.startDriver()
+
+	there, err := r.status()
+	require.NoError(t, err)
+	require.Len(t, there.GPUs, 1)
+	for folder, want := range map[string]int{"sockets": 1, "cdi": 2} {
+		entries, err := os.ReadDir(r.path(folder))
+		require.NoError(t, err)
+		require.Len(t, entries, want)
+	}
+	devices, problem := r.prepare(claims[2])
+	require.Empty(t, problem)
+	require.Equal(t, answers[2], answerOf(devices))
+	require.NoError(t, r.attach(claims[2], devices))
+
+	// The server of a card may be away: its GPUs are, too.
+	kill(r.server)
+	require.Empty(t, r.unprepare(claims[2]))
+	_, problem = r.prepare(claims[2])
+	require.Contains(t, problem, "card card0: control socket "+r.path("control")+": its server has ended")
+	r.startServer()
+	require.Empty(t, r.unprepare(claims[2]))
+	require.NoError(t, os.Remove(filepath.Join(r.path("cdi"), "other.json")))
+	r.requireNothing(t)
+}

@@ -1,0 +1,189 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	admission "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbac "k8s.io/api/rbac/v1"
+	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	drapb "k8s.io/kubelet/pkg/apis/dra/v1"
+	drapbv1beta1 "k8s.io/kubelet/pkg/apis/dra/v1beta1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/umbra-gpu/umbra/dra/plugin"
+	"github.com/umbra-gpu/umbra/tests/scale"
+)
+
+// TestKubelet is a kubelet's conversation with the driver.
+func TestKubelet(t *testing.T) {
+	r := newRig(t)
+	require.Equal(t, plugin.Driver, r.info.Name)
+	require.Equal(t, "DRAPlugin", r.info.Type)
+	require.Subset(t, r.info.SupportedVersions, []string{drapb.DRAPluginService, drapbv1beta1.DRAPluginService})
+	c := r.placed("512Mi", "200", "8")
+	first, problem := r.prepare(c)
+	require.Empty(t, problem)
+	require.Len(t, first, 1)
+	placed := c.Status.Allocation.Devices.Results[0]
+	require.Equal(t, []string{"gpu"}, first[0].RequestNames)
+	require.Equal(t, []string{placed.Pool, placed.Device, string(*placed.ShareID)}, []string{first[0].PoolName, first[0].DeviceName, first[0].GetShareId()})
+	edits := r.edits(c, first)
+	require.Equal(t, []string{`UMBRA_QEMU_DEVICE_GPU_0={"driver":"vfio-user-pci","socket":{"path":"/run/umbra/gpu/0/gpu.sock","type":"unix"}}`}, edits.Env)
+	require.Equal(t, "/run/umbra/gpu/0", edits.Mounts[0].ContainerPath)
+	info, err := os.Stat(edits.Mounts[0].HostPath + "/gpu.sock")
+	require.NoError(t, err)
+	require.Equal(t, os.ModeSocket|0o666, info.Mode(), "as the DeviceClass has it")
+	there, err := r.status()
+	require.NoError(t, err)
+	require.Len(t, there.GPUs, 1)
+	require.Equal(t, []any{uint64(512 << 20), 200, 32}, []any{there.GPUs[0].VRAM, there.GPUs[0].Share.Weight, there.GPUs[0].Channels})
+	require.Equal(t, 120, there.Card.ChannelsFree)
+
+	again, problem := r.prepare(c)
+	require.Empty(t, problem)
+	require.Equal(t, answerOf(first), answerOf(again))
+	require.NoError(t, r.attach(c, again))
+	old, err := drapbv1beta1.NewDRAPluginClient(r.conn).NodePrepareResources(t.Context(), &drapbv1beta1.NodePrepareResourcesRequest{Claims: []*drapbv1beta1.Claim{{Namespace: c.Namespace, Name: c.Name, Uid: string(c.UID)}}})
+	require.NoError(t, err)
+	require.Equal(t, first[0].CdiDeviceIds, old.Claims[string(c.UID)].Devices[0].CdiDeviceIds)
+
+	require.Empty(t, r.unprepare(c))
+	require.Empty(t, r.unprepare(c), "a second time")
+	r.requireNothing(t)
+	require.Equal(t, "1", r.cluster.published().ResourceVersion, "GPUs of claims change nothing of what the node has")
+}
+
+func answerOf(devices []*drapb.Device) string {
+	var out []string
+	for _, d := range devices {
+		out = append(out, d.String())
+	}
+	return strings.Join(out, "\n")
+}
+
+type (
+	claim      = resourceapi.ResourceClaim
+	result     = resourceapi.DeviceRequestAllocationResult
+	parameters = resourceapi.DeviceAllocationConfiguration
+)
+
+// TestWrongClaims prepares what nobody should ask for. Nothing is made for it.
+func TestWrongClaims(t *testing.T) {
+	r := newRig(t)
+	for name, c := range map[string]struct {
+		change func(*claim, *result, *parameters)
+		want   string
+	}{
+		"not allocated": {func(c *claim, _ *result, _ *parameters) { c.Status.Allocation = nil }, "not allocated"},
+		"replaced": {func(c *claim, _ *result, _ *parameters) {
+			other := *c
+			other.UID = uuid.NewUUID()
+			r.cluster.put(&other, true)
+		}, "got replaced"},
+		"no UID": {func(c *claim, _ *result, _ *parameters) { c.UID = "../../etc" }, `has the UID "../../etc", which is none`},
+		"long name": {func(c *claim, _ *result, _ *parameters) {
+			c.Annotations[resourceapi.PodResourceClaimAnnotation] = strings.Repeat("a", 100)
+		}, "give the claim a shorter name"},
+		"another pool":             {func(_ *claim, r *result, _ *parameters) { r.Pool = "node2" }, "is allocated in pool node2; this node has pool node1"},
+		"another card":             {func(_ *claim, r *result, _ *parameters) { r.Device = "card7" }, "is allocated on card card7, which this node does not have; name it in --card"},
+		"other driver":             {func(_ *claim, r *result, _ *parameters) { r.Driver = "x.example" }, "has no device of driver umbra-gpu.github.io"},
+		"no amounts":               {func(_ *claim, r *result, _ *parameters) { r.ConsumedCapacity = nil }, "the cluster needs the feature DRAConsumableCapacity"},
+		"too much":                 {func(_ *claim, r *result, _ *parameters) { r.ConsumedCapacity["vram"] = resource.MustParse("5Gi") }, "5GiB: does not fit"},
+		"a claim's own parameters": {func(_ *claim, _ *result, p *parameters) { p.Source = resourceapi.AllocationConfigSourceClaim }, "has parameters of its own; only a DeviceClass may have them"},
+		"unknown parameter":        {func(_ *claim, _ *result, p *parameters) { p.Opaque.Parameters.Raw = []byte(`{"rom": "/etc/shadow"}`) }, `there is no "rom"; they may have user, group and mode`},
+		"a second option": {func(_ *claim, _ *result, p *parameters) {
+			p.Opaque.Parameters.Raw = []byte(`{"user": "root,rom=/etc/shadow"}`)
+		}, `"root,rom=/etc/shadow": must be a name or a number`},
+		"no such user": {func(_ *claim, _ *result, p *parameters) { p.Opaque.Parameters.Raw = []byte(`{"user": "nobody-here"}`) }, "nobody-here"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			claim := r.placed("", "", "")
+			r.scheduler.placed.Delete(claim)
+			claim.Status = *claim.Status.DeepCopy()
+			c.change(claim, &claim.Status.Allocation.Devices.Results[0], &claim.Status.Allocation.Devices.Config[0])
+			_, problem := r.prepare(claim)
+			require.Contains(t, problem, c.want)
+			require.Contains(t, problem, claim.Namespace+"/"+claim.Name)
+			require.Empty(t, r.unprepare(claim))
+			r.requireNothing(t)
+		})
+	}
+}
+
+// TestPlacedFits fills a card with what the scheduler places, first in one size. The server takes all of it.
+func TestPlacedFits(t *testing.T) {
+	r := newRig(t)
+	for _, vram := range []string{"64Mi", "65Mi", "100Mi", "512Mi", "700Mi", "1600Mi"} {
+		var placed []*resourceapi.ResourceClaim
+		for _, size := range []string{vram, "64Mi"} {
+			for {
+				c := r.claim(size, "", "")
+				if !r.place(c, node) {
+					break
+				}
+				placed = append(placed, c)
+				r.cluster.put(c, true)
+				_, problem := r.prepare(c)
+				require.Empty(t, problem, "claim %d", len(placed))
+			}
+		}
+		there, err := r.status()
+		require.NoError(t, err)
+		require.NotEmpty(t, placed)
+		t.Logf("%s: %d claims; %d MiB and %d channels are left", vram, len(placed), there.Card.VRAMFree>>20, there.Card.ChannelsFree)
+		for _, c := range placed {
+			require.Empty(t, r.unprepare(c))
+			r.delete(c)
+		}
+		r.requireNothing(t)
+	}
+}
+
+// TestConnectable measures the time from the kubelet's request until a client reads a register.
+func TestConnectable(t *testing.T) {
+	r := newRig(t)
+	var took []time.Duration
+	for range scale.Of(20, 200) {
+		c := r.placed("512Mi", "", "")
+		began := time.Now()
+		devices, problem := r.prepare(c)
+		require.Empty(t, problem)
+		require.NoError(t, r.attach(c, devices))
+		took = append(took, time.Since(began))
+		require.Empty(t, r.unprepare(c))
+		r.delete(c)
+	}
+	slices.Sort(took)
+	median := took[len(took)/2]
+	t.Logf("claim to a register read: median %v, most %v, of %d", median, took[len(took)-1], len(took))
+	require.LessOrEqual(t, median, 200*time.Millisecond)
+}
+
+// TestExamples holds the manifests against the types of the API.
+func TestExamples(t *testing.T) {
+	for file, kinds := range map[string]map[string]any{
+		"driver.yaml": {"Namespace": new(corev1.Namespace), "ServiceAccount": new(corev1.ServiceAccount), "ClusterRole": new(rbac.ClusterRole),
+			"ClusterRoleBinding": new(rbac.ClusterRoleBinding), "DaemonSet": new(appsv1.DaemonSet)},
+		"claim.yaml":    {"DeviceClass": new(resourceapi.DeviceClass), "ResourceClaimTemplate": new(resourceapi.ResourceClaimTemplate), "Pod": new(corev1.Pod)},
+		"kubevirt.yaml": {"MutatingAdmissionPolicy": new(admission.MutatingAdmissionPolicy), "MutatingAdmissionPolicyBinding": new(admission.MutatingAdmissionPolicyBinding)},
+	} {
+		for kind, text := range examples(t, file) {
+			if into := kinds[kind]; kind != "VirtualMachine" {
+				require.NotNil(t, into, kind)
+				require.NoError(t, yaml.UnmarshalStrict(text, into), kind)
+			} else {
+				require.True(t, bytes.Contains(text, []byte(plugin.Driver+"/gpus: gpu\n")))
+			}
+		}
+	}
+}
