@@ -48,22 +48,19 @@ func run(args []string, out io.Writer) error {
 	return err
 }
 
-// machine is what matters of a VirtualMachineInstance.
-type machine struct {
-	Metadata struct {
-		Annotations map[string]string `json:"annotations"`
-	} `json:"metadata"`
-	Spec struct {
-		ResourceClaims []struct {
-			Name              string `json:"name"`
-			ResourceClaimName string `json:"resourceClaimName"`
-		} `json:"resourceClaims"`
-	} `json:"spec"`
-}
-
-// socketsOf returns the sockets of a machine's GPUs, as QEMU sees them.
+// socketsOf returns the sockets of a VirtualMachineInstance's GPUs, as QEMU sees them.
 func socketsOf(vmi string) (out []string, err error) {
-	var m machine
+	var m struct {
+		Metadata struct {
+			Annotations map[string]string `json:"annotations"`
+		} `json:"metadata"`
+		Spec struct {
+			ResourceClaims []struct {
+				Name              string `json:"name"`
+				ResourceClaimName string `json:"resourceClaimName"`
+			} `json:"resourceClaims"`
+		} `json:"spec"`
+	}
 	if err := json.Unmarshal([]byte(vmi), &m); err != nil {
 		return nil, fmt.Errorf("--vmi: %w; give a VirtualMachineInstance as JSON", err)
 	}

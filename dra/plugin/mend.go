@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/dynamic-resource-allocation/resourceslice"
 
 	"github.com/umbra-gpu/umbra/cmd/api"
 )
@@ -53,9 +54,9 @@ func (p *Plugin) Sweep(ctx context.Context, claims []resourceapi.ResourceClaim) 
 	return errors.Join(errs...)
 }
 
-// Mend adds the prepared GPUs again that a server has lost because it started anew, and says whether the
-// resources changed. The kubelet would ask for them only with the next pod, and this one's containers may restart.
-func (p *Plugin) Mend(ctx context.Context) (changed bool, err error) {
+// Mend adds the prepared GPUs again that a server has lost because it started anew: the kubelet would ask for them
+// only with the next pod, and this one's containers may restart. It returns the node's resources if they changed, else nil.
+func (p *Plugin) Mend(ctx context.Context) (*resourceslice.DriverResources, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	gpus, err := p.prepared()
@@ -85,7 +86,9 @@ func (p *Plugin) Mend(ctx context.Context) (changed bool, err error) {
 			}
 		}
 	}
-	changed = !equality.Semantic.DeepEqual(devices, p.devices)
+	if equality.Semantic.DeepEqual(devices, p.devices) {
+		return nil, errors.Join(errs...)
+	}
 	p.devices = devices
-	return changed, errors.Join(errs...)
+	return p.resources(), errors.Join(errs...)
 }

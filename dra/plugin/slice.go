@@ -81,13 +81,11 @@ func consumable(value int64, format resource.Format, usual, least, most, step in
 	}}
 }
 
-// Resources are what the node publishes.
-func (p *Plugin) Resources() resourceslice.DriverResources {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+// resources are what the node publishes.
+func (p *Plugin) resources() *resourceslice.DriverResources {
 	s := resourceslice.Slice{}
 	for _, card := range slices.Sorted(maps.Keys(p.devices)) {
 		s.Devices = append(s.Devices, p.devices[card])
 	}
-	return resourceslice.DriverResources{Pools: map[string]resourceslice.Pool{p.Node: {Slices: []resourceslice.Slice{s}}}}
+	return &resourceslice.DriverResources{Pools: map[string]resourceslice.Pool{p.Node: {Slices: []resourceslice.Slice{s}}}}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -20,40 +21,26 @@ func TestKills(t *testing.T) {
 	r := newRig(t)
 	draw := rand.New(rand.NewPCG(3, 4))
 	kills := 0
-	// during runs a request and maybe kills one of the two meanwhile. It returns the problem of the request.
-	during := func(request func() string) string {
-		dead, after := draw.IntN(scale.Of(6, 20)), time.Duration(draw.IntN(12_000))*time.Microsecond
-		answered := make(chan string, 1)
-		go func() { answered <- request() }()
-		switch dead {
-		case 0:
-			time.Sleep(after)
-			kill(r.driver)
-		case 1:
-			time.Sleep(after)
-			kill(r.server)
-		}
-		problem := <-answered
-		if dead > 1 {
-			require.Empty(t, problem)
-			return problem
-		}
-		kills++
-		if dead == 0 {
-			r.startDriver()
-		} else {
-			r.startServer()
-		}
-		return problem
-	}
-	// again asks until there is no problem, as the kubelet does.
-	again := func(request func() string) {
-		for range 2 {
-			if during(request) == "" {
-				return
+	// ask asks until there is no problem, as the kubelet does. Meanwhile one of the two may be killed.
+	ask := func(tries int, request func() string) {
+		for problem := "none yet"; problem != "" && tries > 0; tries-- {
+			dead, answered := draw.IntN(scale.Of(6, 20)), make(chan string, 1)
+			go func() { answered <- request() }()
+			if dead < 2 {
+				time.Sleep(time.Duration(draw.IntN(12_000)) * time.Microsecond)
+				kill([]*exec.Cmd{r.driver, r.server}[dead])
+				kills++
+			}
+			problem = <-answered
+			switch dead {
+			case 0:
+				r.startDriver()
+			case 1:
+				r.startServer()
+			default:
+				require.Empty(t, problem)
 			}
 		}
-		require.Empty(t, request())
 	}
 	for range scale.Of(30, 1000) {
 		c := r.placed("", "", "")
@@ -68,15 +55,16 @@ func TestKills(t *testing.T) {
 			}
 			return problem
 		}
-		again(prepare)
-		again(prepare)
-		// A server that was killed after the answer gets the GPU back without a request.
-		r.await(func() error { return r.attach(c, devices) })
-		if draw.IntN(2) == 0 { // a pod may end before it was prepared
-			again(prepare)
+		if draw.IntN(4) == 0 {
+			ask(1, prepare) // a pod may end before it was prepared
+		} else {
+			ask(10, prepare)
+			ask(10, prepare)
+			// A server that was killed after the answer gets the GPU back without a request.
+			r.await(func() error { return r.attach(c, devices) })
 		}
-		again(func() string { return r.unprepare(c) })
-		again(func() string { return r.unprepare(c) })
+		ask(10, func() string { return r.unprepare(c) })
+		ask(10, func() string { return r.unprepare(c) })
 		r.requireNothing(t)
 		r.delete(c)
 	}

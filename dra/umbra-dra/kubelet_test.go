@@ -22,20 +22,25 @@ import (
 
 	"github.com/umbra-gpu/umbra/dra/plugin"
 	"github.com/umbra-gpu/umbra/tests/scale"
+	"github.com/umbra-gpu/umbra/vfiouser/client"
 )
 
 // TestKubelet is a kubelet's conversation with the driver.
 func TestKubelet(t *testing.T) {
 	r := newRig(t)
-	require.Equal(t, plugin.Driver, r.info.Name)
-	require.Equal(t, "DRAPlugin", r.info.Type)
+	require.Equal(t, []string{plugin.Driver, "DRAPlugin"}, []string{r.info.Name, r.info.Type})
 	require.Subset(t, r.info.SupportedVersions, []string{drapb.DRAPluginService, drapbv1beta1.DRAPluginService})
-	c := r.placed("512Mi", "200", "8")
+	c := r.claim("512Mi", "200", "8")
+	second := c.Spec.Devices.Requests[0].DeepCopy()
+	second.Name = "second"
+	c.Spec.Devices.Requests = append(c.Spec.Devices.Requests, *second)
+	require.True(t, r.place(c, node))
+	r.cluster.put(c, true)
 	first, problem := r.prepare(c)
 	require.Empty(t, problem)
-	require.Len(t, first, 1)
+	require.Len(t, first, 2)
 	placed := c.Status.Allocation.Devices.Results[0]
-	require.Equal(t, []string{"gpu"}, first[0].RequestNames)
+	require.Equal(t, [][]string{{"gpu"}, {"second"}}, [][]string{first[0].RequestNames, first[1].RequestNames})
 	require.Equal(t, []string{placed.Pool, placed.Device, string(*placed.ShareID)}, []string{first[0].PoolName, first[0].DeviceName, first[0].GetShareId()})
 	edits := r.edits(c, first)
 	require.Equal(t, []string{`UMBRA_QEMU_DEVICE_GPU_0={"driver":"vfio-user-pci","socket":{"path":"/run/umbra/gpu/0/gpu.sock","type":"unix"}}`}, edits.Env)
@@ -45,17 +50,18 @@ func TestKubelet(t *testing.T) {
 	require.Equal(t, os.ModeSocket|0o666, info.Mode(), "as the DeviceClass has it")
 	there, err := r.status()
 	require.NoError(t, err)
-	require.Len(t, there.GPUs, 1)
+	require.Len(t, there.GPUs, 2)
 	require.Equal(t, []any{uint64(512 << 20), 200, 32}, []any{there.GPUs[0].VRAM, there.GPUs[0].Share.Weight, there.GPUs[0].Channels})
-	require.Equal(t, 120, there.Card.ChannelsFree)
+	require.Equal(t, 112, there.Card.ChannelsFree)
 
+	attached, err := client.Dial(edits.Mounts[0].HostPath+"/gpu.sock", nil)
+	require.NoError(t, err)
 	again, problem := r.prepare(c)
 	require.Empty(t, problem)
 	require.Equal(t, answerOf(first), answerOf(again))
-	require.NoError(t, r.attach(c, again))
-	old, err := drapbv1beta1.NewDRAPluginClient(r.conn).NodePrepareResources(t.Context(), &drapbv1beta1.NodePrepareResourcesRequest{Claims: []*drapbv1beta1.Claim{{Namespace: c.Namespace, Name: c.Name, Uid: string(c.UID)}}})
-	require.NoError(t, err)
-	require.Equal(t, first[0].CdiDeviceIds, old.Claims[string(c.UID)].Devices[0].CdiDeviceIds)
+	_, err = attached.Read32(0, 0)
+	require.NoError(t, err, "a machine that runs notices nothing")
+	require.NoError(t, attached.Close())
 
 	require.Empty(t, r.unprepare(c))
 	require.Empty(t, r.unprepare(c), "a second time")
@@ -108,7 +114,7 @@ func TestWrongClaims(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			claim := r.placed("", "", "")
-			r.scheduler.placed.Delete(claim)
+			r.free(claim)
 			claim.Status = *claim.Status.DeepCopy()
 			c.change(claim, &claim.Status.Allocation.Devices.Results[0], &claim.Status.Allocation.Devices.Config[0])
 			_, problem := r.prepare(claim)

@@ -24,7 +24,7 @@ import (
 
 type command struct {
 	Node       string            `env:"NODE_NAME" required:"" help:"Name of this node."`
-	Card       map[string]string `placeholder:"NAME=CONTROL" default:"card0=/run/umbra/control.sock" help:"Each card of the node: a name for its device, and the control socket of its server."`
+	Card       map[string]string `placeholder:"NAME=CONTROL" default:"card0=/run/umbra/control.sock" help:"Each card of the node: a name for its device, and the control socket of its server. By default card0=/run/umbra/control.sock."`
 	Chip       string            `enum:"${chips}" default:"gf100" help:"Chip that guests see: ${enum}."`
 	Sockets    string            `type:"path" default:"/run/umbra-dra" help:"Folder of the GPUs' sockets. It is there before the servers start, belongs to root and their group with mode 2710, and is one of their --sandbox-folders."`
 	CDI        string            `name:"cdi" type:"path" default:"/var/run/cdi" help:"Folder where the container runtime finds CDI files."`
@@ -88,8 +88,8 @@ func (c *command) run(ctx context.Context) error {
 		if err != nil {
 			klog.FromContext(ctx).Error(err, "Prepared GPUs are missing")
 		}
-		if changed {
-			if err := helper.PublishResources(ctx, p.Resources()); err != nil {
+		if changed != nil {
+			if err := helper.PublishResources(ctx, *changed); err != nil {
 				return err
 			}
 		}

@@ -97,7 +97,7 @@ func (r *rig) placed(vram, weight, channels string) *resourceapi.ResourceClaim {
 // delete removes a claim from the cluster.
 func (r *rig) delete(c *resourceapi.ResourceClaim) {
 	r.cluster.put(c, false)
-	r.scheduler.placed.Delete(c)
+	r.free(c)
 }
 
 func (r *rig) path(name string) string { return filepath.Join(r.dir, name) }

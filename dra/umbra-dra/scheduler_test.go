@@ -27,13 +27,14 @@ type scheduler struct {
 	slices   []*resourceapi.ResourceSlice
 	class    resourceapi.DeviceClass
 	template resourceapi.ResourceClaimTemplate
-	placed   sets.Set[*resourceapi.ResourceClaim]
+	has      sets.Set[*resourceapi.ResourceClaim] // claims that were placed
+	state    *structured.AllocatedState           // what they have together; nil if that changed
 	cache    *cel.Cache
 	claims   int
 }
 
 func newScheduler(t *testing.T, slices ...*resourceapi.ResourceSlice) *scheduler {
-	s := &scheduler{t: t, slices: slices, placed: sets.New[*resourceapi.ResourceClaim](), cache: cel.NewCache(10, cel.Features{EnableConsumableCapacity: true})}
+	s := &scheduler{t: t, slices: slices, has: sets.New[*resourceapi.ResourceClaim](), cache: cel.NewCache(10, cel.Features{EnableConsumableCapacity: true})}
 	manifests := examples(t, "claim.yaml")
 	require.NoError(t, yaml.UnmarshalStrict(manifests["DeviceClass"], &s.class))
 	require.NoError(t, yaml.UnmarshalStrict(manifests["ResourceClaimTemplate"], &s.template))
@@ -79,23 +80,32 @@ func (s *scheduler) claim(vram, weight, channels string) *resourceapi.ResourceCl
 
 // place allocates a claim on a node, or says that it does not fit. As the scheduler, it counts what all claims have.
 func (s *scheduler) place(c *resourceapi.ResourceClaim, node string) bool {
-	state := structured.AllocatedState{AllocatedDevices: sets.New[structured.DeviceID](), AllocatedSharedDeviceIDs: sets.New[structured.SharedDeviceID](), AggregatedCapacity: structured.NewConsumedCapacityCollection()}
-	for of := range s.placed {
-		for _, r := range of.Status.Allocation.Devices.Results {
-			id := structured.MakeDeviceID(r.Driver, r.Pool, r.Device)
-			state.AllocatedSharedDeviceIDs.Insert(structured.MakeSharedDeviceID(id, r.ShareID))
-			state.AggregatedCapacity.Insert(structured.NewDeviceConsumedCapacity(id, r.ConsumedCapacity))
+	if s.state == nil {
+		s.state = &structured.AllocatedState{AllocatedDevices: sets.New[structured.DeviceID](), AllocatedSharedDeviceIDs: sets.New[structured.SharedDeviceID](), AggregatedCapacity: structured.NewConsumedCapacityCollection()}
+		for of := range s.has {
+			for _, r := range of.Status.Allocation.Devices.Results {
+				id := structured.MakeDeviceID(r.Driver, r.Pool, r.Device)
+				s.state.AllocatedSharedDeviceIDs.Insert(structured.MakeSharedDeviceID(id, r.ShareID))
+				s.state.AggregatedCapacity.Insert(structured.NewDeviceConsumedCapacity(id, r.ConsumedCapacity))
+			}
 		}
 	}
-	a, err := structured.NewAllocator(s.t.Context(), structured.Features{ConsumableCapacity: true}, state, s, s.slices, s.cache)
+	a, err := structured.NewAllocator(s.t.Context(), structured.Features{ConsumableCapacity: true}, *s.state, s, s.slices, s.cache)
 	require.NoError(s.t, err)
 	results, err := a.Allocate(s.t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, []*resourceapi.ResourceClaim{c})
 	require.NoError(s.t, err)
 	if results != nil {
 		c.Status.Allocation = &results[0]
-		s.placed.Insert(c)
+		s.has.Insert(c)
+		s.state = nil
 	}
 	return results != nil
+}
+
+// free takes back what a claim has.
+func (s *scheduler) free(c *resourceapi.ResourceClaim) {
+	s.has.Delete(c)
+	s.state = nil
 }
 
 // TestHundredHosts places claims on a hundred hosts. A host refuses a claim exactly if it has too little left of
@@ -138,5 +148,5 @@ func TestHundredHosts(t *testing.T) {
 		}
 	}
 	require.NotZero(t, homeless)
-	t.Logf("%d claims on %d hosts, which refused %d times; %d claims found none in eight", len(s.placed), hosts, refused, homeless)
+	t.Logf("%d claims on %d hosts, which refused %d times; %d claims found none in eight", len(s.has), hosts, refused, homeless)
 }
