@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"path/filepath"
+	"time"
 
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -15,8 +16,13 @@ import (
 	"github.com/umbra-gpu/umbra/cmd/api"
 )
 
+// patience is how long a server may take. Meanwhile nothing else is prepared.
+const patience = 10 * time.Second
+
 // Sweep removes what no claim of the list owns. Nothing may be prepared before it ends.
 func (p *Plugin) Sweep(ctx context.Context, claims []resourceapi.ResourceClaim) error {
+	ctx, stop := context.WithTimeout(ctx, patience)
+	defer stop()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	owned := sets.New[types.UID]("")
@@ -57,6 +63,8 @@ func (p *Plugin) Sweep(ctx context.Context, claims []resourceapi.ResourceClaim) 
 // Mend adds the prepared GPUs again that a server has lost because it started anew: the kubelet would ask for them
 // only with the next pod, and this one's containers may restart. It returns the node's resources if they changed, else nil.
 func (p *Plugin) Mend(ctx context.Context) (*resourceslice.DriverResources, error) {
+	ctx, stop := context.WithTimeout(ctx, patience)
+	defer stop()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	gpus, err := p.prepared()

@@ -49,7 +49,7 @@ func (p *Plugin) device(card string, s *api.Status, prepared map[string]int64) (
 			channels += prepared[g.Name]
 		}
 	}
-	vram := room(free) / chip.unit * chip.unit
+	vram := room(free, chip.least) / chip.unit * chip.unit
 	if vram < chip.least+chip.unit || channels <= leastChannels {
 		return resourceapi.Device{}, false
 	}
@@ -71,7 +71,9 @@ func (p *Plugin) device(card string, s *api.Status, prepared map[string]int64) (
 
 // room is how much of a card's memory claims can have in whatever sizes: a GPU's page tables and what its chip
 // reserves take an eighth of its memory at most, and 80 MiB at most.
-func room(free int64) int64 { return max(free/9*8, free-mostGuests*80*mib) }
+func room(free, least int64) int64 {
+	return max(free/9*8, free-min(mostGuests, free/least)*80*mib)
+}
 
 func consumable(value int64, format resource.Format, usual, least, most, step int64) resourceapi.DeviceCapacity {
 	quantity := func(n int64) *resource.Quantity { return resource.NewQuantity(n, format) }
