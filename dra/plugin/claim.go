@@ -32,10 +32,8 @@ type gpu struct {
 }
 
 const (
-	// maxSocketPath is the longest path of a UNIX socket, in the container too.
-	maxSocketPath = 107
-	// mostChannels is how many channels a guest may have if the card has some to spare.
-	mostChannels = 32
+	maxSocketPath = 107 // of a UNIX socket, in the container too
+	mostChannels  = 32  // that a guest may have if the card has some to spare
 )
 
 // ContainerSocket is the socket of a GPU in a container: of a claim, by the name that the pod gives it, and by the
@@ -135,11 +133,8 @@ func accessOf(configs []resourceapi.DeviceAllocationConfiguration) (out string, 
 			return "", fmt.Errorf("parameters of the DeviceClass: %s: %w; they may have user, group and mode", c.Opaque.Parameters.Raw, err)
 		}
 		for _, key := range slices.Sorted(maps.Keys(of)) {
-			if key != "user" && key != "group" && key != "mode" {
-				return "", fmt.Errorf("parameters of the DeviceClass: there is no %q; they may have user, group and mode", key)
-			}
-			if !accessValue.MatchString(of[key]) {
-				return "", fmt.Errorf("parameters of the DeviceClass: %s: %q: must be a name or a number", key, of[key])
+			if !slices.Contains([]string{"user", "group", "mode"}, key) || !accessValue.MatchString(of[key]) {
+				return "", fmt.Errorf("parameters of the DeviceClass: %s: %q; they may have user, group and mode, each a name or a number", key, of[key])
 			}
 			out += fmt.Sprintf(",access.%s=%s", key, of[key])
 		}

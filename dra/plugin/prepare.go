@@ -125,6 +125,6 @@ func (p *Plugin) ended(card string) bool {
 }
 
 func hasCode(err error, code int) bool {
-	var e *api.Error
-	return errors.As(err, &e) && e.Code == code
+	e, is := errors.AsType[*api.Error](err)
+	return is && e.Code == code
 }

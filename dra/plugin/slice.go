@@ -35,9 +35,6 @@ var chips = map[string]struct{ least, unit, most int64 }{
 	"gh100": {4 << 10 * mib, 4 << 10 * mib, 60 << 10 * mib},
 }
 
-// Chips are the names of the chips that GPUs may have.
-func Chips() []string { return slices.Sorted(maps.Keys(chips)) }
-
 // device describes a card, on which the prepared GPUs have some channels each. It is false if no GPU fits onto it.
 func (p *Plugin) device(card string, s *api.Status, prepared map[string]int64) (resourceapi.Device, bool) {
 	chip := chips[p.Chip]

@@ -1,7 +1,7 @@
 package main
 
 import (
-	"bytes"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -9,16 +9,13 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	admission "k8s.io/api/admissionregistration/v1"
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
-	rbac "k8s.io/api/rbac/v1"
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/client-go/kubernetes/scheme"
 	drapb "k8s.io/kubelet/pkg/apis/dra/v1"
 	drapbv1beta1 "k8s.io/kubelet/pkg/apis/dra/v1beta1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/umbra-gpu/umbra/dra/plugin"
 	"github.com/umbra-gpu/umbra/tests/scale"
@@ -58,7 +55,7 @@ func TestKubelet(t *testing.T) {
 	require.NoError(t, err)
 	again, problem := r.prepare(c)
 	require.Empty(t, problem)
-	require.Equal(t, answerOf(first), answerOf(again))
+	require.Equal(t, fmt.Sprint(first), fmt.Sprint(again))
 	_, err = attached.Read32(0, 0)
 	require.NoError(t, err, "a machine that runs notices nothing")
 	require.NoError(t, attached.Close())
@@ -67,14 +64,6 @@ func TestKubelet(t *testing.T) {
 	require.Empty(t, r.unprepare(c), "a second time")
 	r.requireNothing(t)
 	require.Equal(t, "1", r.cluster.published().ResourceVersion, "GPUs of claims change nothing of what the node has")
-}
-
-func answerOf(devices []*drapb.Device) string {
-	var out []string
-	for _, d := range devices {
-		out = append(out, d.String())
-	}
-	return strings.Join(out, "\n")
 }
 
 type (
@@ -106,10 +95,10 @@ func TestWrongClaims(t *testing.T) {
 		"no amounts":               {func(_ *claim, r *result, _ *parameters) { r.ConsumedCapacity = nil }, "the cluster needs the feature DRAConsumableCapacity"},
 		"too much":                 {func(_ *claim, r *result, _ *parameters) { r.ConsumedCapacity["vram"] = resource.MustParse("5Gi") }, "5GiB: does not fit"},
 		"a claim's own parameters": {func(_ *claim, _ *result, p *parameters) { p.Source = resourceapi.AllocationConfigSourceClaim }, "has parameters of its own; only a DeviceClass may have them"},
-		"unknown parameter":        {func(_ *claim, _ *result, p *parameters) { p.Opaque.Parameters.Raw = []byte(`{"rom": "/etc/shadow"}`) }, `there is no "rom"; they may have user, group and mode`},
+		"unknown parameter":        {func(_ *claim, _ *result, p *parameters) { p.Opaque.Parameters.Raw = []byte(`{"rom": "/etc/shadow"}`) }, `rom: "/etc/shadow"; they may have user, group and mode`},
 		"a second option": {func(_ *claim, _ *result, p *parameters) {
 			p.Opaque.Parameters.Raw = []byte(`{"user": "root,rom=/etc/shadow"}`)
-		}, `"root,rom=/etc/shadow": must be a name or a number`},
+		}, `user: "root,rom=/etc/shadow"; they may have user, group and mode, each a name or a number`},
 		"no such user": {func(_ *claim, _ *result, p *parameters) { p.Opaque.Parameters.Raw = []byte(`{"user": "nobody-here"}`) }, "nobody-here"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -175,20 +164,14 @@ func TestConnectable(t *testing.T) {
 	require.LessOrEqual(t, median, 200*time.Millisecond)
 }
 
-// TestExamples holds the manifests against the types of the API.
+// TestExamples holds the manifests against the types of the API. It does not know KubeVirt's.
 func TestExamples(t *testing.T) {
-	for file, kinds := range map[string]map[string]any{
-		"driver.yaml": {"Namespace": new(corev1.Namespace), "ServiceAccount": new(corev1.ServiceAccount), "ClusterRole": new(rbac.ClusterRole),
-			"ClusterRoleBinding": new(rbac.ClusterRoleBinding), "DaemonSet": new(appsv1.DaemonSet)},
-		"claim.yaml":    {"DeviceClass": new(resourceapi.DeviceClass), "ResourceClaimTemplate": new(resourceapi.ResourceClaimTemplate), "Pod": new(corev1.Pod)},
-		"kubevirt.yaml": {"MutatingAdmissionPolicy": new(admission.MutatingAdmissionPolicy), "MutatingAdmissionPolicyBinding": new(admission.MutatingAdmissionPolicyBinding)},
-	} {
+	strict := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
+	for _, file := range []string{"driver.yaml", "claim.yaml", "kubevirt.yaml"} {
 		for kind, text := range examples(t, file) {
-			if into := kinds[kind]; kind != "VirtualMachine" {
-				require.NotNil(t, into, kind)
-				require.NoError(t, yaml.UnmarshalStrict(text, into), kind)
-			} else {
-				require.True(t, bytes.Contains(text, []byte(plugin.Driver+"/gpus: gpu\n")))
+			if kind != "VirtualMachine" {
+				_, _, err := strict.Decode(text, nil, nil)
+				require.NoError(t, err, kind)
 			}
 		}
 	}

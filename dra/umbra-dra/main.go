@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"time"
 
@@ -25,7 +24,7 @@ import (
 type command struct {
 	Node       string            `env:"NODE_NAME" required:"" help:"Name of this node."`
 	Card       map[string]string `placeholder:"NAME=CONTROL" default:"card0=/run/umbra/control.sock" help:"Each card of the node: a name for its device, and the control socket of its server. By default card0=/run/umbra/control.sock."`
-	Chip       string            `enum:"${chips}" default:"gf100" help:"Chip that guests see: ${enum}."`
+	Chip       string            `enum:"gf100,gh100" default:"gf100" help:"Chip that guests see: ${enum}."`
 	Sockets    string            `type:"path" default:"/run/umbra-dra" help:"Folder of the GPUs' sockets. It is there before the servers start, belongs to root and their group with mode 2710, and is one of their --sandbox-folders."`
 	CDI        string            `name:"cdi" type:"path" default:"/var/run/cdi" help:"Folder where the container runtime finds CDI files."`
 	Kubelet    string            `type:"path" default:"/var/lib/kubelet" help:"Folder of the kubelet, with plugins and plugins_registry."`
@@ -35,7 +34,7 @@ type command struct {
 
 func main() {
 	var c command
-	kong.Parse(&c, kong.Name("umbra-dra"), kong.Description("Kubernetes' DRA driver for virtual GPUs of Umbra."), kong.Vars{"chips": strings.Join(plugin.Chips(), ",")})
+	kong.Parse(&c, kong.Name("umbra-dra"), kong.Description("Kubernetes' DRA driver for virtual GPUs of Umbra."))
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	if err := c.run(ctx); err != nil {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -56,6 +55,7 @@ type rig struct {
 	t              *testing.T
 	dir            string
 	cluster        *cluster
+	log            *os.File // of both
 	server, driver *exec.Cmd
 	info           *registration.PluginInfo
 	conn           *grpc.ClientConn
@@ -66,6 +66,8 @@ func newRig(t *testing.T) *rig {
 	require.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	r := &rig{t: t, dir: dir, cluster: newCluster(t)}
+	r.log, err = os.Create(r.path("log"))
+	require.NoError(t, err)
 	for _, f := range []string{"sockets", "plugins_registry", "cdi"} {
 		require.NoError(t, os.Mkdir(r.path(f), 0o710))
 	}
@@ -75,13 +77,12 @@ func newRig(t *testing.T) *rig {
 		r.conn.Close()
 		kill(r.driver)
 		kill(r.server)
-	})
-	r.await(func() error {
-		if r.cluster.published() == nil {
-			return errors.New("nothing is published")
+		if log, err := os.ReadFile(r.log.Name()); t.Failed() {
+			t.Logf("%s %v", log, err)
 		}
-		return nil
+		r.log.Close()
 	})
+	require.Eventually(t, func() bool { return r.cluster.published() != nil }, patience, time.Millisecond)
 	r.scheduler = newScheduler(t, r.cluster.published())
 	return r
 }
@@ -112,10 +113,7 @@ func (r *rig) start(env, program string, args ...string) *exec.Cmd {
 	c := exec.Command(program, args...)
 	c.Env = append(os.Environ(), env)
 	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	log, err := os.OpenFile(r.path("log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	require.NoError(r.t, err)
-	defer log.Close()
-	c.Stdout, c.Stderr = log, log
+	c.Stdout, c.Stderr = r.log, r.log
 	require.NoError(r.t, c.Start())
 	return c
 }
@@ -123,16 +121,7 @@ func (r *rig) start(env, program string, args ...string) *exec.Cmd {
 // await waits until f succeeds.
 func (r *rig) await(f func() error) {
 	r.t.Helper()
-	for began := time.Now(); ; time.Sleep(2 * time.Millisecond) {
-		err := f()
-		if err == nil {
-			return
-		}
-		if time.Since(began) > patience {
-			log, _ := os.ReadFile(r.path("log"))
-			r.t.Fatalf("%v\n%s", err, log)
-		}
-	}
+	require.Eventually(r.t, func() bool { return f() == nil }, patience, 2*time.Millisecond)
 }
 
 func (r *rig) startServer() {
