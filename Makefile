@@ -39,6 +39,9 @@ test-unit: ## run the tests that need no virtual machine
 test-vm: ## run the tests that boot virtual machines
 	@tools/test vm
 
+test-dra: ## test the Kubernetes driver; builds its dependencies
+	@tools/test dra
+
 real-card: ## bundle what shows guests on an NVIDIA GPU, and run it if there is one here
 	@tools/real-card
 
@@ -67,4 +70,4 @@ clean: ## remove what was built (fetched things stay in the cache folder)
 	rm -rf bin
 	$(GO) clean -testcache
 
-.PHONY: help build deb demo real-card test test-release test-unit test-vm libvfio-user build-libvfio-user test-libvfio-user lint fuzz bench reference clean
+.PHONY: help build deb demo real-card test test-release test-unit test-vm test-dra libvfio-user build-libvfio-user test-libvfio-user lint fuzz bench reference clean

@@ -82,6 +82,7 @@ var rooms = []room{
 	{"firmware", nil, nil, "images are bytes in, bytes out"},
 	{"tests", []string{"*"}, []string{"*"}, ""},
 	{"tools", nil, nil, "a module of its own"},
+	{"dra", []string{"cmd", "vfiouser"}, []string{"*"}, "a module of its own, which reaches servers by the control API; its tests attach as clients"},
 	{scale, nil, nil, ""},
 	{"tests/fakecard", []string{"aggregator/card", "mmio"}, nil, "a card for tests of drivers knows no driver"},
 	{"tests/smtest", []string{"aggregator/card/soft/sm"}, nil, "tests of executors use it, so it knows none"},

@@ -1,0 +1,102 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"path/filepath"
+	"time"
+
+	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/dynamic-resource-allocation/resourceslice"
+
+	"github.com/umbra-gpu/umbra/cmd/api"
+)
+
+// patience is how long a server may take. Meanwhile nothing else is prepared.
+const patience = 10 * time.Second
+
+// Sweep removes what no claim of the list owns. Nothing may be prepared before it ends.
+func (p *Plugin) Sweep(ctx context.Context, claims []resourceapi.ResourceClaim) error {
+	ctx, stop := context.WithTimeout(ctx, patience)
+	defer stop()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	owned := sets.New[types.UID]("")
+	for _, c := range claims {
+		if c.Status.Allocation == nil {
+			continue
+		}
+		for _, r := range c.Status.Allocation.Devices.Results {
+			if r.Driver == Driver && r.Pool == p.Node {
+				owned.Insert(c.UID)
+			}
+		}
+	}
+	found := sets.New[types.UID]()
+	paths, err := p.paths("*")
+	if err != nil {
+		return err
+	}
+	for _, path := range paths {
+		found.Insert(owner(filepath.Base(path)))
+	}
+	for card := range p.Cards {
+		gpus, err := p.gpus(ctx, card)
+		if err != nil {
+			return err
+		}
+		for _, g := range gpus {
+			found.Insert(owner(g.Name))
+		}
+	}
+	var errs []error
+	for uid := range found.Difference(owned) {
+		errs = append(errs, p.unprepare(ctx, uid))
+	}
+	return errors.Join(errs...)
+}
+
+// Mend adds the prepared GPUs again that a server has lost because it started anew: the kubelet would ask for them
+// only with the next pod, and this one's containers may restart. It returns the node's resources if they changed, else nil.
+func (p *Plugin) Mend(ctx context.Context) (*resourceslice.DriverResources, error) {
+	ctx, stop := context.WithTimeout(ctx, patience)
+	defer stop()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	gpus, err := p.prepared()
+	errs := []error{err}
+	channels := make(map[string]int64)
+	for _, g := range gpus {
+		channels[g.Name] = g.Channels
+	}
+	devices := maps.Clone(p.devices)
+	for card := range p.Cards {
+		s, err := api.NewClient(p.Cards[card]).Status(ctx)
+		if err != nil { // the card stays, and what is prepared there fails until its server is back
+			errs = append(errs, err)
+			continue
+		}
+		delete(devices, card)
+		if d, fits := p.device(card, &s, channels); fits {
+			devices[card] = d
+		}
+		there := sets.New[string]()
+		for _, g := range s.GPUs {
+			there.Insert(g.Name)
+		}
+		for _, g := range gpus {
+			if g.Card == card && !there.Has(g.Name) {
+				errs = append(errs, p.add(ctx, &g))
+			}
+		}
+	}
+	if equality.Semantic.DeepEqual(devices, p.devices) {
+		return nil, errors.Join(errs...)
+	}
+	p.devices = devices
+	return p.resources(), errors.Join(errs...)
+}

@@ -1,0 +1,130 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/dynamic-resource-allocation/kubeletplugin"
+
+	"github.com/umbra-gpu/umbra/cmd/api"
+)
+
+// prepare makes the GPUs of a claim, or finds them made, and writes its CDI file last.
+func (p *Plugin) prepare(ctx context.Context, claim *resourceapi.ResourceClaim) ([]kubeletplugin.Device, error) {
+	gpus, err := p.gpusOf(claim)
+	if err != nil {
+		return nil, err
+	}
+	var out []kubeletplugin.Device
+	for _, g := range gpus {
+		if err := p.add(ctx, &g); err != nil {
+			return nil, fmt.Errorf("card %s: %w", g.Card, err)
+		}
+		out = append(out, kubeletplugin.Device{
+			Requests: []string{g.request}, PoolName: p.Node, DeviceName: g.Card, ShareID: g.share,
+			CDIDeviceIDs: []string{cdiKind + "=" + g.Name},
+		})
+	}
+	return out, p.writeCDI(claim.UID, gpus)
+}
+
+// add adds a GPU to its card, unless it is there.
+func (p *Plugin) add(ctx context.Context, g *gpu) error {
+	// The folder is root's: a server that was taken over cannot put a link in its place, which a container would
+	// mount. It has the group of the folder of all, which keeps users of the host out: in containers anybody may connect.
+	folder := filepath.Dir(g.Socket)
+	if err := os.Mkdir(folder, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	if err := os.Chmod(folder, 0o775); err != nil {
+		return err
+	}
+	server := api.NewClient(p.Cards[g.Card])
+	request := api.AddRequest{GPU: g.Options}
+	_, err := server.Add(ctx, request)
+	if !hasCode(err, http.StatusConflict) {
+		return err
+	}
+	there, missing := server.Show(ctx, g.Name)
+	if missing != nil {
+		return err // a conflict with other GPUs
+	}
+	if _, gone := os.Stat(g.Socket); gone == nil && there.Socket == g.Socket {
+		return nil
+	}
+	// Its socket lies elsewhere, or was removed: nobody can be attached who should.
+	if _, err := server.Remove(ctx, g.Name, true); err != nil {
+		return err
+	}
+	_, err = server.Add(ctx, request)
+	return err
+}
+
+// unprepare removes all that a claim has here. Its file is the last: with it the rest is found again.
+func (p *Plugin) unprepare(ctx context.Context, claim types.UID) error {
+	if owner("dra-"+string(claim)+"-") != claim {
+		return nil // nothing was prepared for what is no UID
+	}
+	for card := range p.Cards {
+		gpus, err := p.gpus(ctx, card)
+		if err != nil {
+			return err
+		}
+		for _, g := range gpus {
+			if owner(g.Name) != claim {
+				continue
+			}
+			// The kubelet has seen the machine's end, the server perhaps not yet.
+			_, err := api.NewClient(p.Cards[card]).Remove(ctx, g.Name, true)
+			if err != nil && !hasCode(err, http.StatusNotFound) && !p.ended(card) {
+				return fmt.Errorf("card %s: %w", card, err)
+			}
+		}
+	}
+	paths, err := p.paths(string(claim))
+	for _, path := range paths {
+		err = errors.Join(err, os.RemoveAll(path))
+	}
+	return err
+}
+
+// paths are the folders and then the files of a claim, or of all ("*").
+func (p *Plugin) paths(claim string) (out []string, err error) {
+	for _, pattern := range []string{filepath.Join(p.Sockets, "dra-"+claim+"-*"), p.cdiPath(claim) + "*"} {
+		paths, bad := filepath.Glob(pattern)
+		out, err = append(out, paths...), errors.Join(err, bad)
+	}
+	return out, err
+}
+
+// gpus lists the GPUs of a card. One whose server ended has none: they end with it.
+func (p *Plugin) gpus(ctx context.Context, card string) ([]api.GPU, error) {
+	s, err := api.NewClient(p.Cards[card]).Status(ctx)
+	if err != nil && !p.ended(card) {
+		return nil, fmt.Errorf("card %s: %w", card, err)
+	}
+	return s.GPUs, nil
+}
+
+// ended says whether no server listens at the card's control socket.
+func (p *Plugin) ended(card string) bool {
+	c, err := net.Dial("unix", p.Cards[card])
+	if err == nil {
+		c.Close()
+	}
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED)
+}
+
+func hasCode(err error, code int) bool {
+	e, is := errors.AsType[*api.Error](err)
+	return is && e.Code == code
+}
