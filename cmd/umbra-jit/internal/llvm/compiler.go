@@ -18,6 +18,7 @@ const (
 	triple          = "x86_64-unknown-linux-gnu"
 	relocPIC        = 2
 	codeModelSmall  = 3
+	assemblyFile    = 0
 	objectFile      = 1
 	returnStatus    = 2 // of the verifier: no message on standard error
 	codeGenStandard = 2
@@ -45,7 +46,14 @@ func (l *Functions) NewCompiler() (*Compiler, error) {
 }
 
 // Compile makes an object file, in the format of ELF, of a module as text.
-func (c *Compiler) Compile(ir, passes string) ([]byte, error) {
+func (c *Compiler) Compile(ir, passes string) ([]byte, error) { return c.emit(ir, passes, objectFile) }
+
+// Assemble makes the text of the same code.
+func (c *Compiler) Assemble(ir, passes string) ([]byte, error) {
+	return c.emit(ir, passes, assemblyFile)
+}
+
+func (c *Compiler) emit(ir, passes string, kind int32) ([]byte, error) {
 	l := c.l
 	context := l.contextCreate()
 	defer l.contextDispose(context)
@@ -69,7 +77,7 @@ func (c *Compiler) Compile(ir, passes string) ([]byte, error) {
 		return nil, fmt.Errorf("passes %q: %s", passes, cString(m))
 	}
 	var object uintptr
-	if l.emit(c.machine, module, objectFile, &message, &object) != 0 {
+	if l.emit(c.machine, module, kind, &message, &object) != 0 {
 		return nil, errors.New("no code: " + l.text(message))
 	}
 	defer l.disposeBuffer(object)
