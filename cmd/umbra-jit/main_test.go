@@ -197,7 +197,7 @@ func TestAssemble(t *testing.T) {
 	require.NoError(t, err)
 	for ir, want := range map[string]string{
 		"define void @warp() {\nret void\n}\n": "warp:",
-		"define nonsense":                       "the IR is not valid",
+		"define nonsense":                      "the IR is not valid",
 	} {
 		cmd := exec.Command(self, jit.Assemble, cfg.LLVM, cfg.Dependencies)
 		cmd.Stdin = strings.NewReader(ir)
