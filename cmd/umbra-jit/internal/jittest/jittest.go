@@ -38,3 +38,14 @@ func Compiler(t testing.TB) *llvm.Compiler {
 	require.NoError(t, err)
 	return c
 }
+
+// PTXCompiler is Compiler for a GPU.
+func PTXCompiler(t testing.TB) *llvm.Compiler {
+	l, err := functions()
+	if err != nil {
+		t.Skip("no libLLVM 19:", err)
+	}
+	c, err := l.NewPTXCompiler()
+	require.NoError(t, err)
+	return c
+}
