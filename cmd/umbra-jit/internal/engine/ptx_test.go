@@ -98,7 +98,7 @@ func requireForms(t *testing.T, ptx string) {
 func TestNoKernel(t *testing.T) {
 	for text, want := range map[string]string{
 		"vote any $r0 $p0 $p0\nexit":                      "kernels have no code for vote any: lanes of a thread",
-		"ld b32 $r0 ca l[0x0]\nexit":                         "kernels have no code for ld: local memory",
+		"ld b32 $r0 ca l[0x0]\nexit":                      "kernels have no code for ld: local memory",
 		"ld b32 $r0 c0[$r0+0x8]\nexit":                    "", // no register has another value than zero
 		"mov b32 $r0 $tidx\nld b32 $r0 c0[$r0+0x8]\nexit": "kernels have no code for ld: constants at any place",
 		"bar popc 0x1 0x0 0x0 0x0 0x1\nexit":              "",
