@@ -18,11 +18,17 @@ type gpuMemory struct {
 	faultAt       uint64
 }
 
-func (c *cuda) memoryFor(l *launches.Launch) (*gpuMemory, error) {
-	low, high := uint64(math.MaxUint64), uint64(0)
+// bounds are those of the pages of a launch.
+func bounds(l *launches.Launch) (low, high uint64) {
+	low = math.MaxUint64
 	for addr := range l.Pages {
 		low, high = min(low, addr), max(high, addr+pageSize)
 	}
+	return low, high
+}
+
+func (c *cuda) memoryFor(l *launches.Launch) (*gpuMemory, error) {
+	low, high := bounds(l)
 	const most = 4 << 30
 	if high-low > most {
 		return nil, fmt.Errorf("pages from %#x to %#x: want at most %d bytes", low, high, most)

@@ -1,0 +1,242 @@
+package engine
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/ebitengine/purego"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/compile"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/interp"
+	"github.com/umbra-gpu/umbra/cmd/umbra-jit/internal/jittest"
+	"github.com/umbra-gpu/umbra/cmd/umbra-jit/internal/llvm"
+	"github.com/umbra-gpu/umbra/cmd/umbra-jit/internal/object"
+	"github.com/umbra-gpu/umbra/tests/scale"
+	"github.com/umbra-gpu/umbra/tests/smtest"
+	"github.com/umbra-gpu/umbra/tests/smtest/launches"
+)
+
+// Kernels run here as on a GPU, but slowly: each thread is one of the operating system, if there are barriers.
+
+// special are the registers of a thread that a kernel reads, in the order of threadArguments.
+var special = regexp.MustCompile(`call i32 @llvm\.nvvm\.read\.ptx\.sreg\.(n?ctaid|tid)\.([xyz])\(\)`)
+
+// onHost turns the IR of a kernel to that of a function thread(arguments) of this processor.
+func onHost(ir string) string {
+	ir = regexp.MustCompile(`(?m)^(declare .*nvvm.*|!.*|@sharedMemory = .*)\n`).ReplaceAllString(ir, "")
+	ir = special.ReplaceAllString(ir, "add i32 %$1.$2, 0")
+	ir = regexp.MustCompile(`ptr byval\(\[\d+ x i32\]\) align 4 %constants`).ReplaceAllString(ir, "ptr %constants, ptr %sharedMemory, ptr %bar, "+
+		"i32 %tid.x, i32 %tid.y, i32 %tid.z, i32 %ctaid.x, i32 %ctaid.y, i32 %ctaid.z, i32 %nctaid.x, i32 %nctaid.y, i32 %nctaid.z")
+	ir = regexp.MustCompile(`call void @llvm\.nvvm\.barrier\.n\(i32 \d+\)`).ReplaceAllString(ir, "call void @barrier(ptr %bar, i32 0)")
+	ir = regexp.MustCompile(`call void @llvm\.nvvm\.membar\.(gl|cta)\(\)`).ReplaceAllString(ir, "fence seq_cst")
+	ir = strings.NewReplacer("ptx_kernel ", "internal ", " addrspace(1)", "", " addrspace(3)", "", "@sharedMemory", "%sharedMemory").Replace(ir)
+	types := strings.Fields("ptr i64 i64 ptr i32 ptr ptr ptr" + strings.Repeat(" i32", 9))
+	var args []string
+	var s strings.Builder
+	s.WriteString(ir + barrierText + "define void @thread(ptr %a) {\n")
+	for i, typ := range types {
+		fmt.Fprintf(&s, "%%p%d = getelementptr i64, ptr %%a, i64 %d\n%%a%d = load %s, ptr %%p%d\n", i, i, i, typ, i)
+		args = append(args, fmt.Sprintf("%s %%a%d", typ, i))
+	}
+	fmt.Fprintf(&s, "call void @%s(%s)\ncall void @barrier(ptr %%a7, i32 -1)\nret void\n}\n", compile.KernelName, strings.Join(args, ", "))
+	return s.String()
+}
+
+// barrierText waits until all threads of a block wait, or with -1 ends one. The words are a lock, how many wait, how often
+// they went on, how many threads there are, and two of the address of sched_yield.
+const barrierText = `
+define internal void @barrier(ptr %b, i32 %change) noinline {
+  %arrivedAt = getelementptr i32, ptr %b, i64 1
+  %timesAt = getelementptr i32, ptr %b, i64 2
+  %threadsAt = getelementptr i32, ptr %b, i64 3
+  %yieldAt = getelementptr i64, ptr %b, i64 2
+  %yield = load ptr, ptr %yieldAt
+  br label %take
+take:
+  %held = atomicrmw xchg ptr %b, i32 1 seq_cst
+  %free = icmp eq i32 %held, 0
+  br i1 %free, label %has, label %busy
+busy:
+  call i32 %yield()
+  br label %take
+has:
+  %ends = icmp ne i32 %change, 0
+  %n = load i32, ptr %threadsAt
+  %n1 = add i32 %n, %change
+  store i32 %n1, ptr %threadsAt
+  %a = load i32, ptr %arrivedAt
+  %one = select i1 %ends, i32 0, i32 1
+  %a1 = add i32 %a, %one
+  %times = load i32, ptr %timesAt
+  %all = icmp uge i32 %a1, %n1
+  %left = select i1 %all, i32 0, i32 %a1
+  store i32 %left, ptr %arrivedAt
+  %more = zext i1 %all to i32
+  %times1 = add i32 %times, %more
+  store atomic i32 %times1, ptr %timesAt seq_cst, align 4
+  store atomic i32 0, ptr %b seq_cst, align 4
+  %goes = or i1 %ends, %all
+  br i1 %goes, label %done, label %wait
+wait:
+  call i32 %yield()
+  %now = load atomic i32, ptr %timesAt seq_cst, align 4
+  %still = icmp eq i32 %now, %times
+  br i1 %still, label %wait, label %done
+done:
+  ret void
+}
+`
+
+// hostKernel is a kernel as code of this processor.
+type hostKernel struct {
+	*compile.Kernel
+	thread uintptr
+	waits  bool // it has barriers
+}
+
+func newHostKernel(t testing.TB, c *llvm.Compiler, k *compile.Kernel) *hostKernel {
+	data, err := c.Compile(onHost(k.IR), llvm.Quick)
+	require.NoError(t, err, onHost(k.IR))
+	code, err := object.Load(data)
+	require.NoError(t, err)
+	t.Cleanup(func() { code.Unload() })
+	h := &hostKernel{Kernel: k, waits: strings.Contains(k.IR, "call void @llvm.nvvm.barrier")}
+	h.thread, err = code.Symbol("thread")
+	require.NoError(t, err)
+	return h
+}
+
+// run runs all blocks on a memory that begins at an address.
+func (h *hostKernel) run(t testing.TB, l *interp.Launch, memory smtest.Memory, low uint64) uint64 {
+	constants := make([]byte, 4)
+	for _, c := range h.Constants {
+		word := make([]byte, 4)
+		require.NoError(t, l.Memory.Load(l.Banks[c.Bank].Addr+uint64(c.Offset), word))
+		constants = append(constants, word...)
+	}
+	constants = constants[4:]
+	yield, err := purego.Dlsym(purego.RTLD_DEFAULT, "sched_yield")
+	require.NoError(t, err)
+	fault := make([]byte, 8)
+	size := l.Block[0] * l.Block[1] * l.Block[2]
+	all := make([]byte, 17*8*size)
+	shared, bar := make([]byte, l.Shared+16), make([]byte, 24)
+	shared = shared[-sliceAddress(shared)&15:]
+	for n := range l.Grid[0] * l.Grid[1] * l.Grid[2] {
+		clear(shared)
+		clear(bar)
+		binary.LittleEndian.PutUint32(bar[12:], size)
+		binary.LittleEndian.PutUint64(bar[16:], uint64(yield))
+		var threads sync.WaitGroup
+		for i := range size {
+			args := all[17*8*i:][: 0 : 17*8]
+			for _, v := range []uint64{sliceAddress(memory), low, uint64(len(memory)), sliceAddress(fault), uint64(l.Shared), sliceAddress(append(constants, 0)), sliceAddress(shared), sliceAddress(bar)} {
+				args = binary.LittleEndian.AppendUint64(args, v)
+			}
+			for _, v := range []uint32{
+				i % l.Block[0], i / l.Block[0] % l.Block[1], i / (l.Block[0] * l.Block[1]),
+				n % l.Grid[0], n / l.Grid[0] % l.Grid[1], n / (l.Grid[0] * l.Grid[1]), l.Grid[0], l.Grid[1], l.Grid[2],
+			} {
+				args = binary.LittleEndian.AppendUint64(args, uint64(v))
+			}
+			if h.waits {
+				threads.Go(func() { purego.SyscallN(h.thread, uintptr(sliceAddress(args))) })
+			} else {
+				purego.SyscallN(h.thread, uintptr(sliceAddress(args)))
+			}
+		}
+		threads.Wait()
+	}
+	return binary.LittleEndian.Uint64(fault)
+}
+
+// Kernels of Mesa's programs, thread by thread, leave in memory what package interp leaves.
+func TestKernels(t *testing.T) {
+	c := jittest.Compiler(t)
+	files, err := filepath.Glob("testdata/*.launches")
+	require.NoError(t, err)
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".launches"), func(t *testing.T) {
+			list, err := launches.Read(file)
+			require.NoError(t, err)
+			known := make(map[string]*hostKernel)
+			for n, l := range list[:min(len(list), scale.Of(6, mostLaunches))] {
+				k, err := kernelOf(l.On(l.Copy()))
+				if err != nil {
+					t.Skip(err) // TestPTX knows which
+				}
+				if known[k.IR] == nil {
+					known[k.IR] = newHostKernel(t, c, k)
+				}
+				want := l.Copy()
+				cr := cardRun{t: t}
+				cr.execute(l.On(want))
+				low, memory := spread(t, l)
+				require.Zero(t, known[k.IR].run(t, l.On(l.Copy()), memory, low))
+				got := make(launches.Pages)
+				for addr := range want {
+					got[addr] = memory[addr-low:][:pageSize]
+				}
+				require.Empty(t, differing(got, want), "launch %d", n)
+			}
+		})
+	}
+}
+
+// Kernels of programs with divergence and loops, which know nothing of other threads, stay the same.
+func TestRandomKernels(t *testing.T) {
+	c := jittest.Compiler(t)
+	r := rand.New(rand.NewPCG(9, 1))
+	for i := range scale.Of(30, 1000) {
+		text := random(r, i%4 == 1, pieces[9:13]) + "bar popc 0x1 0x0 0x0 0x0 0x1" + smtest.Store
+		m := smtest.NewMemory(assemble(t, text), r.Uint32N(6))
+		want := append(smtest.Memory(nil), m...)
+		l := newLaunch(m, [...][3]uint32{{96, 1, 1}, {16, 5, 1}, {5, 3, 2}}[r.IntN(3)])
+		k, err := kernelOf(l)
+		require.NoError(t, err, text)
+		slow := *l
+		slow.Memory, slow.Program = want, &interp.Program{Memory: want, Base: smtest.Base}
+		cr := cardRun{t: t}
+		cr.execute(&slow)
+		require.NotEqual(t, m, want)
+		require.Zero(t, newHostKernel(t, c, k).run(t, l, m, smtest.Base), text)
+		require.True(t, bytes.Equal(m, want), text)
+	}
+}
+
+// A kernel stops where an address is outside of its memory, or odd, and says where.
+func TestKernelFault(t *testing.T) {
+	c := jittest.Compiler(t)
+	for access, at := range map[string]uint64{
+		"mov b32 $r4 0x10\nmov b32 $r5 0x0\nld b32 $r0 ca g[$r4d]\nexit": 0x10,
+		"mov b32 $r4 0x2\nld b32 $r0 s[$r4]\nexit":                       0x8,
+		"mov b32 $r4 0x1000\nst b32 s[$r4] $r0\nexit":                    0x8,
+	} {
+		m := smtest.NewMemory(assemble(t, access))
+		l := newLaunch(m, [3]uint32{1, 1, 1})
+		k, err := kernelOf(l)
+		require.NoError(t, err)
+		require.Equal(t, uint64(compile.Fault)<<32|at, newHostKernel(t, c, k).run(t, l, m, smtest.Base), access)
+	}
+}
+
+// spread puts the pages of a launch into one buffer, at their distances.
+func spread(t testing.TB, l *launches.Launch) (uint64, smtest.Memory) {
+	low, high := bounds(l)
+	m, err := unix.Mmap(-1, 0, int(high-low), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
+	require.NoError(t, err)
+	t.Cleanup(func() { unix.Munmap(m) })
+	for addr, b := range l.Pages {
+		copy(m[addr-low:], b)
+	}
+	return low, m
+}
