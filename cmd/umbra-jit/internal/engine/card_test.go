@@ -79,7 +79,10 @@ func TestCard(t *testing.T) {
 	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".launches")
 		t.Run(name, func(t *testing.T) {
-			c := cardRun{t: t, kept: k, gpu: gpu, kernels: make(map[string]*gpuKernel)}
+			c := cardRun{t: t, kept: k, kernels: make(map[string]*gpuKernel)}
+			if gpu != nil {
+				c.gpu = gpu.of(t)
+			}
 			list, err := launches.Read(file)
 			require.NoError(t, err)
 			for i, l := range list[:min(len(list), mostLaunches)] {

@@ -39,17 +39,17 @@ type cuda struct {
 	eventElapsed   func(ms *float32, from, to uintptr) int32
 
 	device, driver string
+	context        uintptr
 	began, ended   uintptr // events
 }
 
-// openCUDA makes the first GPU that of this goroutine. It returns nil if there is no driver.
+// openCUDA opens the first GPU. It returns nil if there is no driver.
 func openCUDA(t testing.TB) *cuda {
 	handle, err := purego.Dlopen("libcuda.so.1", purego.RTLD_NOW|purego.RTLD_GLOBAL)
 	if err != nil {
 		t.Log(err)
 		return nil
 	}
-	runtime.LockOSThread()
 	c := &cuda{t: t}
 	for name, to := range map[string]any{
 		"Init": &c.init, "DeviceGet": &c.deviceGet, "DeviceGetName": &c.deviceGetName, "DriverGetVersion": &c.driverVersion,
@@ -64,14 +64,13 @@ func openCUDA(t testing.TB) *cuda {
 		purego.RegisterFunc(to, at)
 	}
 	var device, version int32
-	var context uintptr
 	name := make([]byte, 100)
 	c.must(c.init(0))
 	c.must(c.deviceGet(&device, 0))
 	c.must(c.deviceGetName(&name[0], int32(len(name)-1), device))
 	c.must(c.driverVersion(&version))
-	c.must(c.ctxRetain(&context, device))
-	c.must(c.ctxSetCurrent(context))
+	c.must(c.ctxRetain(&c.context, device))
+	c = c.of(t)
 	c.must(c.eventCreate(&c.began, 0))
 	c.must(c.eventCreate(&c.ended, 0))
 	n := 0
@@ -80,6 +79,15 @@ func openCUDA(t testing.TB) *cuda {
 	}
 	c.device, c.driver = string(name[:n]), fmt.Sprintf("CUDA %d.%d", version/1000, version%1000/10)
 	return c
+}
+
+// of makes the GPU that of a test's goroutine and thread, to which CUDA's contexts belong.
+func (c *cuda) of(t testing.TB) *cuda {
+	runtime.LockOSThread()
+	own := *c
+	own.t = t
+	own.must(own.ctxSetCurrent(own.context))
+	return &own
 }
 
 // must ends the test if a call failed.

@@ -206,19 +206,26 @@ func TestRandomKernels(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 1))
 	for i := range scale.Of(30, 1000) {
 		text := random(r, i%4 == 1, pieces[9:13]) + "bar popc 0x1 0x0 0x0 0x0 0x1" + smtest.Store
-		m := smtest.NewMemory(assemble(t, text), r.Uint32N(6))
-		want := append(smtest.Memory(nil), m...)
-		l := newLaunch(m, [...][3]uint32{{96, 1, 1}, {16, 5, 1}, {5, 3, 2}}[r.IntN(3)])
-		k, err := kernelOf(l)
-		require.NoError(t, err, text)
-		slow := *l
-		slow.Memory, slow.Program = want, &interp.Program{Memory: want, Base: smtest.Base}
-		cr := cardRun{t: t}
-		cr.execute(&slow)
-		require.NotEqual(t, m, want)
-		require.Zero(t, newHostKernel(t, c, k).run(t, l, m, smtest.Base), text)
-		require.True(t, bytes.Equal(m, want), text)
+		sameKernel(t, c, text, [...][3]uint32{{96, 1, 1}, {16, 5, 1}, {5, 3, 2}}[r.IntN(3)], r.Uint32N(6))
 	}
+	// The registers of a thread begin as zero, and it may come back to its first instruction.
+	sameKernel(t, c, "again:\nadd b32 $r3 $r3 0x1\nset $p0 0x1 lt u32 $r3 0x5\n$p0 bra again\nmov b32 $r0 $r3\nmov b32 $r1 $r5"+smtest.Store, [3]uint32{1, 1, 1})
+}
+
+// sameKernel compares a kernel with an executor.
+func sameKernel(t *testing.T, c *llvm.Compiler, text string, block [3]uint32, args ...uint32) {
+	m := smtest.NewMemory(assemble(t, text), args...)
+	want := append(smtest.Memory(nil), m...)
+	l := newLaunch(m, block)
+	k, err := kernelOf(l)
+	require.NoError(t, err, text)
+	slow := *l
+	slow.Memory, slow.Program = want, &interp.Program{Memory: want, Base: smtest.Base}
+	cr := cardRun{t: t}
+	cr.execute(&slow)
+	require.NotEqual(t, m, want, text)
+	require.Zero(t, newHostKernel(t, c, k).run(t, l, m, smtest.Base), text)
+	require.True(t, bytes.Equal(m, want), text)
 }
 
 // A kernel stops where an address is outside of its memory, or odd, and says where.
