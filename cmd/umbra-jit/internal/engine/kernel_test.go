@@ -208,9 +208,33 @@ func TestRandomKernels(t *testing.T) {
 		text := random(r, i%4 == 1, pieces[9:13]) + "bar popc 0x1 0x0 0x0 0x0 0x1" + smtest.Store
 		sameKernel(t, c, text, [...][3]uint32{{96, 1, 1}, {16, 5, 1}, {5, 3, 2}}[r.IntN(3)], r.Uint32N(6))
 	}
-	// The registers of a thread begin as zero, and it may come back to its first instruction.
-	sameKernel(t, c, "again:\nadd b32 $r3 $r3 0x1\nset $p0 0x1 lt u32 $r3 0x5\n$p0 bra again\nmov b32 $r0 $r3\nmov b32 $r1 $r5"+smtest.Store, [3]uint32{1, 1, 1})
 }
+
+// What only kernels do otherwise.
+func TestKernelParts(t *testing.T) {
+	c := jittest.Compiler(t)
+	for name, text := range map[string]string{
+		"registers begin as zero": "again:\nadd b32 $r0 $r0 0x3\nadd b32 $r3 $r3 0x1\nset $p0 0x1 lt u32 $r3 0x5\n$p0 bra again",
+		"parts of constants":      "ld u8 $r0 c0[0x9]\nld u16 $r1 c0[0xa]\nld u8 $r2 c0[0xf]\nadd b32 $r0 $r0 $r1\nadd b32 $r0 $r0 $r2",
+		"lanes":                   "mov b32 $r0 $laneid",
+		"warps":                   "mov b32 $r0 $physid",
+	} {
+		t.Run(name, func(t *testing.T) { sameKernel(t, c, text+storeByThread, [3]uint32{5, 3, 4}, 0x76543210, 0xfedcba98) })
+	}
+}
+
+// storeByThread stores $r0 by the number of the thread in blocks of 5, 3 and any.
+const storeByThread = `
+	mov b32 $r1 $tidx
+	mov b32 $r2 $tidy
+	mov b32 $r3 $tidz
+	add $r2 (mul u32 $r3 u32 0x3) $r2
+	add $r1 (mul u32 $r2 u32 0x5) $r1
+	ld b64 $r4d c0[0x0]
+	add b32 $r4 $c (shl $r1 0x2) $r4
+	add b32 $r5 $r5 0x0 $c
+	st b32 wb g[$r4d] $r0
+	exit`
 
 // sameKernel compares a kernel with an executor.
 func sameKernel(t *testing.T, c *llvm.Compiler, text string, block [3]uint32, args ...uint32) {

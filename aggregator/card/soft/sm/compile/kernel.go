@@ -60,12 +60,7 @@ func (b *Builder) kernelPrologue() {
 	k := b.t.first[1]
 	live := k.start.or(k.parked)
 	for i := range Slot(Slots) {
-		switch {
-		case i < Registers && k.wide[i/2].ok:
-			if i%2 == 0 && !k.wide[i/2].constant() {
-				b.do("store i64 0, ptr %s", b.at('w', int(i)))
-			}
-		case live.has(i) && !k.entry[i].constant():
+		if live.has(i) && !k.entry[i].constant() {
 			b.do("store %s %s, ptr %s", ty(slotWidth(i)), literal(slotWidth(i), 0), b.at('s', int(i)))
 		}
 	}
