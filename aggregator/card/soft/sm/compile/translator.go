@@ -70,7 +70,7 @@ type Entrance struct {
 type translator struct {
 	front   FrontEnd
 	options Options
-	kernel  bool // the code is that of one thread, see Kernel
+	kernel  bool                    // the code is that of one thread, see Kernel
 	code    map[uint32]*Instruction // nil: none
 	leaders map[uint32]bool
 
