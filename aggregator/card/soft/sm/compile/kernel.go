@@ -12,19 +12,21 @@ import (
 // so no mask, stack or vector is left.
 //
 // Global memory is one buffer, which has what the launch has from an address on. A kernel checks each access against the
-// bounds of that and of shared memory. It has no budget: nothing stops a kernel that does not end. Its parameters are
-// KernelParameters.
+// bounds of that and of shared memory, and ends the thread at one that is wrong. It has no budget: nothing stops a kernel
+// that does not end.
+//
+// Its parameters are the buffer, the address of the buffer's first byte in the launch (64 bits), the bytes of the buffer,
+// at least 16 (64 bits), a word of 64 bits for a fault, which is Code<<32 + PC, the bytes of shared memory (32 bits), and
+// a structure of the constants.
 type Kernel struct {
 	IR string
-	// Constants are the words of the last parameter. A launch with larger ones than the limits needs another kernel.
+	// Constants are the words of that structure. A launch whose words are larger than the limits needs another kernel.
 	Constants []Constant
 }
 
 // KernelName is the name of the function.
 const KernelName = "kernel"
 
-// kernelParameters: the buffer for global memory, the address of its first byte in the launch, its size, of at least 16
-// bytes, a word of 64 bits for faults, the bytes of shared memory, and the constants. A fault is Code<<32 + PC.
 const kernelParameters = "ptr addrspace(1) %%memory, i64 %%low, i64 %%size, ptr addrspace(1) %%fault, i32 %%shared, ptr byval([%d x i32]) align 4 %%constants"
 
 // CompileKernel translates a program to a kernel. It fails if some form has no code: there is no other executor.

@@ -1,9 +1,7 @@
 package compile
 
 // LoadLocal reads local memory at addresses of 32 bits, StoreLocal writes it.
-func (b *Builder) LoadLocal(addr *Value, size int) []*Value {
-	return b.Load(b.local(addr, size), size)
-}
+func (b *Builder) LoadLocal(addr *Value, size int) []*Value { return b.Load(b.local(addr, size), size) }
 
 // StoreLocal writes.
 func (b *Builder) StoreLocal(addr *Value, size int, words []*Value) {
