@@ -23,7 +23,7 @@ func compilerOf(c *config.Config, log *slog.Logger) (*jit.Config, error) {
 	case config.CompilerOff:
 		return nil, nil
 	case config.CompilerAuto:
-		if program = findCompiler(); program == "" {
+		if program = FindCompiler(); program == "" {
 			return nil, nil
 		}
 	}
@@ -55,8 +55,8 @@ func tellCompiler(c *config.Config, has *jit.Config, log *slog.Logger) {
 	}
 }
 
-// findCompiler returns the compiler beside this program or in $PATH, "" if there is none.
-func findCompiler() string {
+// FindCompiler returns the compiler beside this program or in $PATH, "" if there is none.
+func FindCompiler() string {
 	if self, err := os.Executable(); err == nil {
 		if at, err := exec.LookPath(filepath.Join(filepath.Dir(self), compilerName)); err == nil {
 			return at

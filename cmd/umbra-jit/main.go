@@ -2,8 +2,10 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"runtime/debug"
 
@@ -25,6 +27,9 @@ func main() {
 func run(args []string) error {
 	const confined = 3
 	var err error
+	if len(args) > 0 && args[0] == jit.Assemble {
+		return assemble(args[1:])
+	}
 	switch len(args) {
 	case confined - 1:
 		err = confine(args[0], args[1])
@@ -43,13 +48,10 @@ const collectAt = 1000
 func serve(library, dir, missing string) error {
 	debug.SetGCPercent(collectAt)
 	conn := jit.NewConn(jit.ConnFD)
-	if library == "" {
-		library = systemLibrary
-	}
 	if !cpu.X86.HasAVX2 || !cpu.X86.HasFMA {
 		return refuse(conn, errors.New("this processor lacks AVX2 or FMA, which machine code for guests' programs needs"))
 	}
-	functions, err := llvm.Load(library, dir)
+	functions, err := llvm.Load(cmp.Or(library, systemLibrary), dir)
 	if err != nil {
 		return refuse(conn, err)
 	}
@@ -75,6 +77,36 @@ func serve(library, dir, missing string) error {
 		listener.Close()
 	}
 	return process.Serve(conn, programs)
+}
+
+// assemble writes to standard output the assembly of IR from standard input. Its arguments are those of run.
+func assemble(args []string) error {
+	const maxText = 16 << 20
+	switch len(args) {
+	case 2:
+		return confine(args[0], args[1])
+	case 3:
+	default:
+		return fmt.Errorf("%s with %d arguments: want libLLVM and the folder of its dependencies", jit.Assemble, len(args))
+	}
+	ir, err := io.ReadAll(io.LimitReader(os.Stdin, maxText))
+	if err != nil {
+		return err
+	}
+	functions, err := llvm.Load(cmp.Or(args[0], systemLibrary), args[1])
+	if err != nil {
+		return err
+	}
+	compiler, err := functions.NewCompiler()
+	if err != nil {
+		return err
+	}
+	text, err := compiler.Assemble(string(ir), llvm.Full)
+	if err != nil {
+		return err
+	}
+	_, err = os.Stdout.Write(text)
+	return err
 }
 
 // refuse tells the server why this process cannot serve.

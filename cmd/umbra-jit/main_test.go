@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -186,5 +187,22 @@ func TestMissing(t *testing.T) {
 		require.Len(t, r.lines(), 1)
 		require.Contains(t, r.lines()[0], why)
 		require.Contains(t, r.lines()[0], "install umbra-jit")
+	}
+}
+
+// The assembly of IR has its functions, and IR that is wrong is named.
+func TestAssemble(t *testing.T) {
+	cfg := realLibrary(t)
+	self, err := os.Executable()
+	require.NoError(t, err)
+	for ir, want := range map[string]string{
+		"define void @warp() {\nret void\n}\n": "warp:",
+		"define nonsense":                      "the IR is not valid",
+	} {
+		cmd := exec.Command(self, jit.Assemble, cfg.LLVM, cfg.Dependencies)
+		cmd.Stdin = strings.NewReader(ir)
+		text, err := cmd.CombinedOutput()
+		require.Contains(t, string(text), want)
+		require.Equal(t, want == "warp:", err == nil)
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 type disasmCmd struct {
 	File string `arg:"" placeholder:"FILE" help:"Code as the card fetches it, or its words in hexadecimal; - for standard input."`
+	compileFlags
 }
 
 func (c *disasmCmd) Run(out output) error {
@@ -29,6 +30,12 @@ func (c *disasmCmd) Run(out output) error {
 		return badFile(c.File, fmt.Errorf("%d bytes: code is one or more words of 4 bytes, or of hexadecimal digits", len(code)))
 	}
 	w := bufio.NewWriter(out.stdout)
+	if c.IR || c.Asm {
+		if err := c.compiled(code, w); err != nil {
+			return err
+		}
+		return w.Flush()
+	}
 	for line := range isa.Listing(code) {
 		fmt.Fprintln(w, line)
 	}

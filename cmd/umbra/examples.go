@@ -38,6 +38,10 @@ var examples = map[string][]string{
 		"umbra trace diff good.trace bad.trace # where two runs part",
 		"umbra trace export a.trace --perfetto a.json # for ui.perfetto.dev",
 	},
+	"umbra disasm": {
+		"umbra disasm code.bin # its instructions",
+		"umbra disasm --asm --block 16,16 code.bin # what this processor executes for them",
+	},
 	"umbra lab":       {"umbra lab run hello.c # in a guest that is booted for it"},
 	"umbra card":      {"umbra card probe # what this machine has, and what is missing"},
 	"umbra vfio-user": {"umbra vfio-user probe a.sock # what any server offers", "umbra vfio-user check a.sock # whether it conforms"},

@@ -12,6 +12,8 @@
 //
 // A [Comparison] times programs on the card, on Mesa's renderer and on PoCL, with [Workloads] of some size.
 //
+// A [Profile] counts what programs execute, block by block.
+//
 // What is not tested so: registers, interrupts and the driver of a real kernel.
 //
 // A [Machine] has no goroutine of its own besides those of the card and its driver. A Server

@@ -12,6 +12,9 @@ import (
 // Version is that of the protocol and of the shared memory. Both sides are installed together.
 const Version = 1
 
+// Assemble is the first argument of a umbra-jit that makes assembly of IR, and serves no guest.
+const Assemble = "assemble"
+
 // Kind says what a message is.
 type Kind uint32
 

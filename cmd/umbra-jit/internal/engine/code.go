@@ -7,7 +7,6 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/compile/fermi"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/compile/state"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/interp"
-	"github.com/umbra-gpu/umbra/cmd/umbra-jit/internal/llvm"
 	"github.com/umbra-gpu/umbra/cmd/umbra-jit/internal/object"
 )
 
@@ -24,8 +23,13 @@ type Code struct {
 	starts  map[uint32][]int // entrances by program counter
 }
 
+// A Compiler makes an object file of IR.
+type Compiler interface {
+	Compile(ir, passes string) ([]byte, error)
+}
+
 // New compiles the program of a launch.
-func New(c *llvm.Compiler, s *Support, l *interp.Launch, o compile.Options, passes string) (*Code, error) {
+func New(c Compiler, s *Support, l *interp.Launch, o compile.Options, passes string) (*Code, error) {
 	p, err := compile.Compile(&fermi.FrontEnd{Launch: l}, o)
 	if err != nil {
 		return nil, err

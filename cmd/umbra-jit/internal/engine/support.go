@@ -16,7 +16,7 @@ type Support struct {
 }
 
 // NewSupport compiles it.
-func NewSupport(c *llvm.Compiler) (*Support, error) {
+func NewSupport(c Compiler) (*Support, error) {
 	data, err := c.Compile(compile.Support(), llvm.Full)
 	if err != nil {
 		return nil, fmt.Errorf("the code that programs share: %w", err)

@@ -54,7 +54,7 @@ var (
 )
 
 // sharedParts makes what all tests share.
-func sharedParts(t testing.TB, c *llvm.Compiler) {
+func sharedParts(t testing.TB, c Compiler) {
 	if table != nil {
 		return
 	}

@@ -30,11 +30,25 @@ var functions = sync.OnceValues(func() (*llvm.Functions, error) {
 
 // Compiler returns a compiler, or skips the test if libLLVM cannot be had.
 func Compiler(t testing.TB) *llvm.Compiler {
+	return compiler(t, (*llvm.Functions).NewCompiler)
+}
+
+// CompilerFor is Compiler for a model of processors.
+func CompilerFor(t testing.TB, cpu string) *llvm.Compiler {
+	return compiler(t, func(l *llvm.Functions) (*llvm.Compiler, error) { return l.NewCompilerFor(cpu) })
+}
+
+// PTXCompiler is Compiler for a GPU.
+func PTXCompiler(t testing.TB) *llvm.Compiler {
+	return compiler(t, (*llvm.Functions).NewPTXCompiler)
+}
+
+func compiler(t testing.TB, of func(*llvm.Functions) (*llvm.Compiler, error)) *llvm.Compiler {
 	l, err := functions()
 	if err != nil {
 		t.Skip("no libLLVM 19:", err)
 	}
-	c, err := l.NewCompiler()
+	c, err := of(l)
 	require.NoError(t, err)
 	return c
 }

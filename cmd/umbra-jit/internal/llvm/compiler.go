@@ -15,37 +15,58 @@ const (
 
 // The target: code that stands anywhere and refers to its own constants relative to itself.
 const (
-	triple          = "x86_64-unknown-linux-gnu"
-	relocPIC        = 2
-	codeModelSmall  = 3
+	triple         = "x86_64-unknown-linux-gnu"
+	relocPIC       = 2
+	codeModelSmall = 3
+
+	relocDefault     = 0
+	codeModelDefault = 0
+
+	assemblyFile    = 0
 	objectFile      = 1
 	returnStatus    = 2 // of the verifier: no message on standard error
 	codeGenStandard = 2
 )
 
-// Compiler compiles modules for this machine's processor.
+// Compiler compiles modules for a target.
 type Compiler struct {
 	l       *Functions
+	triple  string
 	machine uintptr
 	layout  uintptr
 }
 
-// NewCompiler makes a compiler.
+// NewCompiler makes a compiler for this machine's processor.
 func (l *Functions) NewCompiler() (*Compiler, error) {
+	return l.newCompiler(triple, l.text(l.hostCPU()), l.text(l.hostFeatures()), relocPIC, codeModelSmall)
+}
+
+// NewCompilerFor makes one for a model of processors, by LLVM's name.
+func (l *Functions) NewCompilerFor(cpu string) (*Compiler, error) {
+	return l.newCompiler(triple, cpu, "", relocPIC, codeModelSmall)
+}
+
+func (l *Functions) newCompiler(triple, cpu, features string, reloc, model int32) (*Compiler, error) {
 	var target, message uintptr
 	if l.getTargetFromTriple(triple, &target, &message) != 0 {
 		return nil, fmt.Errorf("this libLLVM does not know the target %s: %s", triple, l.text(message))
 	}
-	cpu, features := l.hostCPU(), l.hostFeatures()
-	machine := l.createTargetMachine(target, triple, l.text(cpu), l.text(features), codeGenStandard, relocPIC, codeModelSmall)
+	machine := l.createTargetMachine(target, triple, cpu, features, codeGenStandard, reloc, model)
 	if machine == 0 {
 		return nil, fmt.Errorf("this libLLVM has no code generator for %s", triple)
 	}
-	return &Compiler{l: l, machine: machine, layout: l.createDataLayout(machine)}, nil
+	return &Compiler{l: l, triple: triple, machine: machine, layout: l.createDataLayout(machine)}, nil
 }
 
 // Compile makes an object file, in the format of ELF, of a module as text.
-func (c *Compiler) Compile(ir, passes string) ([]byte, error) {
+func (c *Compiler) Compile(ir, passes string) ([]byte, error) { return c.emit(ir, passes, objectFile) }
+
+// Assemble makes the text of the same code.
+func (c *Compiler) Assemble(ir, passes string) ([]byte, error) {
+	return c.emit(ir, passes, assemblyFile)
+}
+
+func (c *Compiler) emit(ir, passes string, kind int32) ([]byte, error) {
 	l := c.l
 	context := l.contextCreate()
 	defer l.contextDispose(context)
@@ -59,7 +80,7 @@ func (c *Compiler) Compile(ir, passes string) ([]byte, error) {
 	if l.verifyModule(module, returnStatus, &message) != 0 {
 		return nil, fmt.Errorf("the IR is not valid: %s", l.text(message))
 	}
-	l.setTarget(module, triple)
+	l.setTarget(module, c.triple)
 	l.setDataLayout(module, c.layout)
 	options := l.createOptions()
 	defer l.disposeOptions(options)
@@ -69,7 +90,7 @@ func (c *Compiler) Compile(ir, passes string) ([]byte, error) {
 		return nil, fmt.Errorf("passes %q: %s", passes, cString(m))
 	}
 	var object uintptr
-	if l.emit(c.machine, module, objectFile, &message, &object) != 0 {
+	if l.emit(c.machine, module, kind, &message, &object) != 0 {
 		return nil, errors.New("no code: " + l.text(message))
 	}
 	defer l.disposeBuffer(object)

@@ -11,6 +11,8 @@ const wantMajor = 19
 
 // Functions are those of libLLVM's C interface that a compiler needs, by their names without "LLVM".
 type Functions struct {
+	handle uintptr
+
 	getVersion func(major, minor, patch *uint32)
 
 	initializeX86TargetInfo, initializeX86Target, initializeX86TargetMC, initializeX86AsmPrinter func()
@@ -43,7 +45,7 @@ func Load(file, dir string) (*Functions, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := new(Functions)
+	l := &Functions{handle: handle}
 	for _, f := range []struct {
 		to   any
 		name string

@@ -4,9 +4,11 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -62,6 +64,8 @@ func runProgram(ctx context.Context, args []string) error {
 	flags.BoolVar(&cfg.AllowNotExecuted, "allow-not-executed", false, "go on when the card does not carry out a method")
 	flags.DurationVar(&cfg.Limit, "limit", time.Minute, "for one submission")
 	compile := flags.String("compile", compileOff, compileHelp)
+	profiled := flags.Bool("profile", false, "print which blocks of programs executed most warp instructions; programs are interpreted")
+	asJSON := flags.Bool("json", false, "with -profile: print all blocks as JSON, and what the program prints as errors")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -70,6 +74,20 @@ func runProgram(ctx context.Context, args []string) error {
 	}
 	if flags.NArg() == 0 {
 		return fmt.Errorf("run: no program was named")
+	}
+	if *profiled && (*compile != compileOff || *device != shim.OurCard) {
+		return fmt.Errorf("-profile with -compile %s -device %s: want -compile %s -device %s: our card's interpreter counts", *compile, *device, compileOff, shim.OurCard)
+	}
+	if *asJSON && !*profiled {
+		return fmt.Errorf("-json: want it with -profile")
+	}
+	var profile shim.Profile
+	output := io.Writer(os.Stdout)
+	if *profiled {
+		profile.Use(&cfg)
+	}
+	if *asJSON {
+		output = os.Stderr
 	}
 	host, err := newHost(ctx, (*fetch.Cache).Mesa, *version)
 	if err != nil {
@@ -87,12 +105,24 @@ func runProgram(ctx context.Context, args []string) error {
 			return err
 		}
 	}
-	p := shim.Program{Argv: argv, Device: *device, Config: cfg, Record: *record != "", Output: os.Stdout, Errors: os.Stderr}
+	p := shim.Program{Argv: argv, Device: *device, Config: cfg, Record: *record != "", Output: output, Errors: os.Stderr}
 	r, err := host.Run(ctx, p)
+	if *profiled && err == nil {
+		err = printProfile(&profile, *asJSON)
+	}
 	if err != nil || r == nil {
 		return err
 	}
 	return store(*record, r)
+}
+
+func printProfile(p *shim.Profile, asJSON bool) error {
+	if !asJSON {
+		return p.WriteTable(os.Stdout)
+	}
+	e := json.NewEncoder(os.Stdout)
+	e.SetIndent("", "  ")
+	return e.Encode(p.Blocks())
 }
 
 // store writes a recording.

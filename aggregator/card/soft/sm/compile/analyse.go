@@ -85,11 +85,11 @@ func (t *translator) analyse() error {
 	t.incomplete, t.missing = false, make(map[string]int)
 	threads := t.options.Block[0] * t.options.Block[1] * t.options.Block[2]
 	t.first = [2]*block{}
-	for i, is := range [2]bool{threads%Lanes != 0, threads >= Lanes} {
+	for i, is := range [2]bool{threads%Lanes != 0 && !t.kernel, threads >= Lanes || t.kernel} {
 		if is {
 			k := t.block(t.options.Entry, nil, i == 1)
 			k.starts = true
-			t.flow(k, allSlots, unknown)
+			t.flow(k, allSlots, pick(t.kernel, zeroSlot, t.unknown))
 			t.first[i] = k
 		}
 	}
@@ -120,7 +120,7 @@ func (t *translator) block(pc uint32, stack []Entry, full bool) *block {
 		k.end, k.start, k.parked, k.known = old.end, old.start, old.parked, true
 	}
 	for i := range k.entry {
-		k.entry[i] = anyKind(slotWidth(Slot(i)))
+		k.entry[i] = t.unknown(Slot(i)).Kind
 	}
 	t.blocks = append(t.blocks, k)
 	t.byKey[key] = k

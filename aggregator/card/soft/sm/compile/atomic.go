@@ -8,6 +8,9 @@ func (b *Builder) Atomic(op string, addr, v *Value) *Value { return b.atomic(op,
 func (b *Builder) AtomicSwap(addr, want, v *Value) *Value { return b.atomic("swap", addr, want, v) }
 
 func (b *Builder) atomic(name string, addr *Value, words ...*Value) *Value {
+	if b.t.kernel {
+		return b.threadAtomic(name, addr, words)
+	}
 	out := &Value{Kind: anyKind(32), width: 32}
 	if !b.emit {
 		return out

@@ -17,5 +17,8 @@
 // Constants at fixed places are read where they are used, but for small ones: those are read when the function
 // starts. So a program that changes its own constants may see the old ones for a turn.
 //
+// CompileKernel makes a [Kernel] of the same program: the function of one thread, for a GPU. The front end, the
+// analysis and the calls of the Builder are the same.
+//
 // The package has no locks or goroutines.
 package compile

@@ -33,7 +33,7 @@ func (b *Builder) jump(pc uint32, stack []Entry, to running) {
 	}
 	b.block.next = append(b.block.next, k)
 	live := k.start.or(k.parked)
-	if pc > b.in.PC {
+	if pc > b.in.PC || b.t.kernel {
 		b.pass(k, live)
 		return
 	}
@@ -104,7 +104,7 @@ func fits(x, to Kind) bool {
 
 // spend counts instructions of the block.
 func (b *Builder) spend(n int) {
-	if n > 0 {
+	if n > 0 && !b.t.kernel {
 		spent := b.line("load i64, ptr %%spent")
 		b.do("store i64 %s, ptr %%spent", b.line("add i64 %s, %d", spent, n))
 	}
@@ -157,7 +157,7 @@ func (b *Builder) callOut(in *Instruction, code Code, name string) {
 	if !b.emit {
 		b.t.flow(k, k.start.or(k.parked), func(i Slot) *Value {
 			if changed.has(i) {
-				return unknown(i)
+				return b.t.unknown(i)
 			}
 			return b.slot(i)
 		})
@@ -174,6 +174,10 @@ func (b *Builder) end(pc uint32) {
 // that wait.
 func (b *Builder) leaveAt(code Code, pc uint32, stack []Entry, to running, live, parked slotSet) {
 	if !b.emit {
+		return
+	}
+	if b.t.kernel {
+		b.endThread(code, pc)
 		return
 	}
 	mask := to.mask

@@ -11,6 +11,10 @@ func (b *Builder) StoreLocal(addr *Value, size int, words []*Value) {
 // local returns where the local memory of the threads is kept: thread after thread, and of each the part at
 // the end of its addresses behind the part at their start.
 func (b *Builder) local(addr *Value, size int) *Value {
+	if b.t.kernel {
+		b.Refuse("local memory")
+		return b.Const64(0)
+	}
 	pos, neg := b.t.options.LocalPos, b.t.options.LocalNeg
 	stride := (uint64(pos) + uint64(neg) + 15) &^ 15
 	at := b.And(addr, b.Const(windowMask))
@@ -30,6 +34,9 @@ func (b *Builder) local(addr *Value, size int) *Value {
 
 // LoadBank reads a constant buffer at offsets of 32 bits.
 func (b *Builder) LoadBank(bank uint8, at *Value, size int) (out []*Value) {
+	if b.t.kernel {
+		return b.threadConstants(bank, at, size)
+	}
 	limit := &Value{Kind: Kind{Max: ones(64), NaN: Bits}, width: 64}
 	base := &Value{Kind: Kind{Max: ones(64), NaN: Bits}, width: 64}
 	limit.s = b.fromContext("i64", "Banks", 16*int(bank&31)+8)

@@ -7,7 +7,7 @@ package compile
 func (b *Builder) Lock(addr *Value) *Value {
 	out := &Value{Kind: Kind{Shape: Vector, Max: 1}, width: 1}
 	b.lockHelper("lock", addr)
-	if b.emit {
+	if b.emit && !b.t.kernel {
 		out.mask = b.fromContext("i32", "Data", 4*Lanes)
 	}
 	return out
@@ -17,6 +17,10 @@ func (b *Builder) Lock(addr *Value) *Value {
 func (b *Builder) Unlock(addr *Value) { b.lockHelper("unlock", addr) }
 
 func (b *Builder) lockHelper(name string, addr *Value) {
+	if b.t.kernel {
+		b.Refuse("locks")
+		return
+	}
 	at := b.And(addr, b.Const(windowMask&^3))
 	if b.emit {
 		b.toContext("<32 x i32>", b.vector(at), "Data", 0)

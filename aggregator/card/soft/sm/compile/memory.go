@@ -7,6 +7,9 @@ import "fmt"
 
 // Load reads 1, 2, 4, 8 or 16 bytes at addresses of 64 bits, as words. Short ones are extended with zeros.
 func (b *Builder) Load(addr *Value, size int) []*Value {
+	if b.t.kernel {
+		return b.threadLoad(b.globalPlace(addr), size)
+	}
 	fast := addr.Shape == Uniform || rows(addr, size)
 	k := Kind{Shape: pick(addr.Shape == Uniform, Uniform, Vector), Max: ones(uint8(8 * min(size, 4))), NaN: Bits}.normal()
 	out := make([]*Value, max(1, size/4))
@@ -52,6 +55,10 @@ func (b *Builder) Load(addr *Value, size int) []*Value {
 
 // Store writes words at addresses of 64 bits, or the lower bytes of one.
 func (b *Builder) Store(addr *Value, size int, words []*Value) {
+	if b.t.kernel {
+		b.threadStore(b.globalPlace(addr), size, words)
+		return
+	}
 	values := make([]string, len(words))
 	for i := range words {
 		values[i] = b.vector(b.bits(words[i]))

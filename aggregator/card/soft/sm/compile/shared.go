@@ -6,6 +6,9 @@ const windowMask = 1<<24 - 1
 
 // LoadShared reads at addresses of 32 bits.
 func (b *Builder) LoadShared(addr *Value, size int) []*Value {
+	if b.t.kernel {
+		return b.threadLoad(b.sharedPlace(addr), size)
+	}
 	one := addr.Shape == Uniform && !b.lanes.guarded // under a guard there may be no lane, and no memory
 	k := Kind{Shape: pick(one, Uniform, Vector), Max: ones(uint8(8 * min(size, 4))), NaN: Bits}.normal()
 	out := make([]*Value, max(1, size/4))
@@ -42,6 +45,10 @@ func (b *Builder) LoadShared(addr *Value, size int) []*Value {
 
 // StoreShared writes.
 func (b *Builder) StoreShared(addr *Value, size int, words []*Value) {
+	if b.t.kernel {
+		b.threadStore(b.sharedPlace(addr), size, words)
+		return
+	}
 	values := make([]string, len(words))
 	for i := range words {
 		values[i] = b.vector(b.bits(words[i]))

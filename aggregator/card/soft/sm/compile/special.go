@@ -7,11 +7,17 @@ import (
 
 // LaneID is the lane.
 func (b *Builder) LaneID() *Value {
+	if b.t.kernel {
+		return b.rem(b.threadOf(), Lanes)
+	}
 	return &Value{Kind: Kind{Shape: Affine, Stride: 1, Step: half, Max: Lanes - 1}, width: 32, s: "0"}
 }
 
 // WarpID is the number of the warp in its block.
 func (b *Builder) WarpID() *Value {
+	if b.t.kernel {
+		return b.div(b.threadOf(), Lanes)
+	}
 	k := Kind{Max: uint64(b.t.warps() - 1), NaN: Bits}
 	return b.made(k.normal(), 32, func(bool) string { return b.fromContext("i32", "Warp", 0) })
 }
@@ -23,6 +29,9 @@ func (t *translator) warps() uint32 {
 
 // BlockID is the place of the block in the grid.
 func (b *Builder) BlockID(dim int) *Value {
+	if b.t.kernel {
+		return b.threadNumber("ctaid", dim, 0, b.t.options.Grid[dim]-1)
+	}
 	k := Kind{Max: uint64(b.t.options.Grid[dim] - 1), NaN: Bits}
 	return b.made(k.normal(), 32, func(bool) string { return b.fromContext("i32", "Block", 4*dim) })
 }
@@ -32,6 +41,9 @@ func (b *Builder) BlockSize(dim int) *Value { return b.Const(b.t.options.Block[d
 
 // GridSize is in blocks.
 func (b *Builder) GridSize(dim int) *Value {
+	if b.t.kernel {
+		return b.threadNumber("nctaid", dim, 1, b.t.options.Grid[dim])
+	}
 	k := Kind{Min: 1, Max: uint64(b.t.options.Grid[dim]), NaN: Bits}
 	return b.made(k.normal(), 32, func(bool) string { return b.fromContext("i32", "Grid", 4*dim) })
 }
@@ -44,6 +56,9 @@ func (b *Builder) Thread() *Value {
 // ThreadID is the place of the thread in its block. Rows of whole or half warps keep it affine or uniform.
 func (b *Builder) ThreadID(dim int) *Value {
 	s := b.t.options.Block
+	if b.t.kernel {
+		return b.threadNumber("tid", dim, 0, s[dim]-1)
+	}
 	unit := uint32(1) // threads with the same place
 	for _, n := range s[:dim] {
 		unit *= n
@@ -121,7 +136,11 @@ func (b *Builder) Bank(bank uint8, offset int64) *Value {
 		n = len(b.t.constants)
 		b.t.constants[at] = n
 	}
-	if limit := b.t.limit(at); limit != 0 { // read at the start, or it could be more by now
+	limit := b.t.limit(at)
+	if b.t.kernel && limit == 0 {
+		limit = ones(32)
+	}
+	if limit != 0 { // read at the start, or it could be more by now
 		return b.made(Kind{Max: limit, NaN: Bits}.normal(), 32, func(bool) string { return fmt.Sprintf("%%c%dv", n) })
 	}
 	return b.made(Kind{Max: ones(32), NaN: Bits}, 32, func(bool) string {

@@ -70,6 +70,7 @@ type Entrance struct {
 type translator struct {
 	front   FrontEnd
 	options Options
+	kernel  bool                    // the code is that of one thread, see Kernel
 	code    map[uint32]*Instruction // nil: none
 	leaders map[uint32]bool
 
@@ -95,8 +96,8 @@ type translator struct {
 	read         slotSet // by any instruction of the program
 }
 
-// Compile translates a program.
-func Compile(front FrontEnd, o Options) (*Program, error) {
+// translate makes the text.
+func translate(front FrontEnd, o Options, kernel bool) (*translator, string, error) {
 	if o.MaxBlocks == 0 {
 		o.MaxBlocks = defaultBlocks
 	}
@@ -108,22 +109,31 @@ func Compile(front FrontEnd, o Options) (*Program, error) {
 	}
 	for i := range 3 {
 		if o.Block[i] == 0 || o.Grid[i] == 0 {
-			return nil, fmt.Errorf("grid %v of blocks %v: want sizes of at least 1", o.Grid, o.Block)
+			return nil, "", fmt.Errorf("grid %v of blocks %v: want sizes of at least 1", o.Grid, o.Block)
 		}
 	}
-	t := &translator{front: front, options: o, code: make(map[uint32]*Instruction), declared: make(map[string]bool), constants: make(map[constant]int), bounds: make(map[constant]uint64)}
+	t := &translator{front: front, options: o, kernel: kernel, code: make(map[uint32]*Instruction), declared: make(map[string]bool), constants: make(map[constant]int), bounds: make(map[constant]uint64)}
 	if err := t.scan(); err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	if err := t.settle(); err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	text := t.module()
 	if len(text) > o.MaxText {
-		return nil, fmt.Errorf("%d bytes of IR: want at most %d", len(text), o.MaxText)
+		return nil, "", fmt.Errorf("%d bytes of IR: want at most %d", len(text), o.MaxText)
 	}
 	if t.inconsistent {
-		return nil, errors.New("the analysis and the emission differ: this is an error of package compile")
+		return nil, "", errors.New("the analysis and the emission differ: this is an error of package compile")
+	}
+	return t, text, nil
+}
+
+// Compile translates a program.
+func Compile(front FrontEnd, o Options) (*Program, error) {
+	t, text, err := translate(front, o, false)
+	if err != nil {
+		return nil, err
 	}
 	p := &Program{IR: text, Constants: t.limits, Sites: t.sites, Missing: t.missing, Blocks: len(t.blocks)}
 	number := make(map[*block]int)
@@ -151,7 +161,7 @@ func (t *translator) startAt(k *block) {
 	}
 	k.starts = true
 	if t.generic {
-		t.flow(k, allSlots, unknown)
+		t.flow(k, allSlots, t.unknown)
 	}
 }
 
@@ -163,7 +173,13 @@ func (t *translator) resumeAt(k *block) {
 }
 
 // unknown is a slot of which nothing is known.
-func unknown(i Slot) *Value { return &Value{Kind: anyKind(slotWidth(i)), width: slotWidth(i)} }
+func (t *translator) unknown(i Slot) *Value {
+	k := anyKind(slotWidth(i))
+	if t.kernel {
+		k.Shape = Uniform
+	}
+	return &Value{Kind: k, width: slotWidth(i)}
+}
 
 func (t *translator) starting() (out []*block) {
 	for _, k := range t.blocks {
@@ -187,7 +203,11 @@ func (k *block) label() string { return fmt.Sprintf("b%d", k.number) }
 func (t *translator) module() string {
 	b := &Builder{t: t, emit: true}
 	t.missing, t.places, t.next = make(map[string]int), make(map[string]bool), make(map[int]*block)
-	b.prologue()
+	if t.kernel {
+		b.kernelPrologue()
+	} else {
+		b.prologue()
+	}
 	for _, k := range t.blocks {
 		b.walk(k)
 	}
@@ -207,6 +227,6 @@ func (t *translator) module() string {
 	for _, d := range slices.Sorted(maps.Keys(t.declared)) { // the same program has the same text
 		s.WriteString(d + "\n")
 	}
-	s.WriteString(common())
+	s.WriteString(pick(t.kernel, t.kernelEpilogue, common)())
 	return s.String()
 }

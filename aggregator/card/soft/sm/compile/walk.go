@@ -47,6 +47,12 @@ func (b *Builder) instruction(in *Instruction) bool {
 	case in.Flow == Straight && in.Mean == nil:
 		b.callOut(in, NotCompiled, in.Name)
 		return true
+	case b.t.kernel && in.Flow == Barrier && b.threadBarrier(in):
+		return false
+	case b.t.kernel && (in.Flow == Barrier || in.Flow == Branch && in.Whole && !in.Guard.Always):
+		b.t.count(in.Name)
+		b.leaves(in)
+		return true
 	case in.Flow == Barrier:
 		b.callOut(in, AtBarrier, "")
 		return true
@@ -81,7 +87,9 @@ func (b *Builder) instruction(in *Instruction) bool {
 	case in.Flow == Push:
 		at := len(b.stack)
 		b.stack = append(b.stack[:at:at], Entry{in.Kind, in.Target, b.block.full})
-		b.do("store i32 %s, ptr %s", b.activeMask(), b.at('k', int(at)))
+		if !b.t.kernel {
+			b.do("store i32 %s, ptr %s", b.activeMask(), b.at('k', int(at)))
+		}
 	case in.Flow == Leave:
 		b.leave(in)
 		return true
@@ -231,6 +239,9 @@ func (b *Builder) leave(in *Instruction) {
 
 // forget takes the lanes of an instruction from entries of the stack.
 func (b *Builder) forget(stack []Entry, from int) []Entry {
+	if b.t.kernel { // the thread leaves them
+		return stack[:from]
+	}
 	out := append([]Entry(nil), stack...)
 	for i := from; i < len(out); i++ {
 		out[i].Full = false
@@ -243,8 +254,10 @@ func (b *Builder) forget(stack []Entry, from int) []Entry {
 
 // exit ends lanes.
 func (b *Builder) exit(in *Instruction) {
-	old := b.line("load i32, ptr %%exited")
-	b.do("store i32 %s, ptr %%exited", b.line("or i32 %s, %s", old, b.lanes.mask))
+	if !b.t.kernel {
+		old := b.line("load i32, ptr %%exited")
+		b.do("store i32 %s, ptr %%exited", b.line("or i32 %s, %s", old, b.lanes.mask))
+	}
 	stack := b.forget(b.stack, 0)
 	b.split(func() { b.resume(in, stack) }, func() { b.jump(in.Next, b.stack, b.here()) }, func(rest string) {
 		b.jump(in.Next, stack, some(rest))

@@ -2,6 +2,7 @@ package simd
 
 import (
 	"encoding/binary"
+	"iter"
 	"maps"
 
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/interp"
@@ -227,6 +228,26 @@ func (x *Executor) Ran() map[*isa.Form]uint64 {
 		}
 	}
 	return ran
+}
+
+// Counts are the warp instructions of the launch so far, by instruction. Of large programs it has the code pages that the
+// executor keeps.
+func (x *Executor) Counts() iter.Seq2[uint32, Count] {
+	return func(yield func(pc uint32, c Count) bool) {
+		for base, page := range x.code.pages {
+			for i, o := range page {
+				if o != nil && o.runs > 0 && o.Good(x.launch) && !yield(base+4*uint32(i), Count{&o.Inst, o.runs}) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// A Count is how often an instruction ran, by warps.
+type Count struct {
+	*isa.Inst
+	Runs uint64
 }
 
 // refresh makes the row of a constant have its value. It reports false if there is no such constant.
