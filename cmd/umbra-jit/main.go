@@ -8,10 +8,12 @@ import (
 	"io"
 	"os"
 	"runtime/debug"
+	"strings"
 
 	"golang.org/x/sys/cpu"
 
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/jit"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/compile"
 	"github.com/umbra-gpu/umbra/cmd/umbra-jit/internal/llvm"
 	"github.com/umbra-gpu/umbra/cmd/umbra-jit/internal/process"
 )
@@ -79,7 +81,7 @@ func serve(library, dir, missing string) error {
 	return process.Serve(conn, programs)
 }
 
-// assemble writes to standard output the assembly of IR from standard input. Its arguments are those of run.
+// assemble writes to standard output the assembly of IR from standard input: PTX, if that is a kernel. Its arguments are those of run.
 func assemble(args []string) error {
 	const maxText = 16 << 20
 	switch len(args) {
@@ -98,6 +100,9 @@ func assemble(args []string) error {
 		return err
 	}
 	compiler, err := functions.NewCompiler()
+	if strings.Contains(string(ir), compile.KernelStart) {
+		compiler, err = functions.NewPTXCompiler()
+	}
 	if err != nil {
 		return err
 	}

@@ -23,8 +23,9 @@ import (
 type compileFlags struct {
 	IR    bool     `name:"ir" xor:"form" help:"Print the LLVM IR that the compiler of programs makes of the code."`
 	Asm   bool     `xor:"form" help:"Print the assembly of the machine code for this processor. umbra-jit makes it: beside this program or in $PATH."`
-	Block []uint32 `placeholder:"X,Y,Z" default:"256" help:"Threads in each dimension of a block, for --ir and --asm."`
-	LLVM  string   `name:"llvm" placeholder:"FILE" env:"UMBRA_LLVM" help:"The library libLLVM.so.19.1 for --asm, with its own dependencies beside it where the system lacks them. The default is the system's."`
+	PTX   bool     `name:"ptx" xor:"form" help:"Print the same code as PTX, for a GPU: one thread's, with memory as one buffer. umbra-jit makes it."`
+	Block []uint32 `placeholder:"X,Y,Z" default:"256" help:"Threads in each dimension of a block, for --ir, --asm and --ptx."`
+	LLVM  string   `name:"llvm" placeholder:"FILE" env:"UMBRA_LLVM" help:"The library libLLVM.so.19.1 for --asm and --ptx, with its own dependencies beside it where the system lacks them. The default is the system's."`
 }
 
 // Sizes of a launch for which code is compiled that was given without one: the most of each.
@@ -52,6 +53,17 @@ func (c *compileFlags) compiled(code []byte, to io.Writer) error {
 	}
 	o := fermi.Options(l)
 	o.Constant = nil
+	if c.PTX {
+		k, err := compile.CompileKernel(&fermi.FrontEnd{Launch: l}, o)
+		if err != nil {
+			return fmt.Errorf("the compiler refuses the program: %w", err)
+		}
+		text, err := c.assembly([]byte(k.IR))
+		if err == nil {
+			_, err = to.Write(text)
+		}
+		return err
+	}
 	p, err := compile.Compile(&fermi.FrontEnd{Launch: l}, o)
 	if err != nil {
 		return fmt.Errorf("the compiler refuses the program: %w", err)
@@ -75,7 +87,7 @@ func (c *compileFlags) assembly(ir []byte) ([]byte, error) {
 	const remedy = "install umbra-jit beside umbra, and libLLVM 19 (Debian: libllvm19), or name the library with --llvm"
 	program, library, dir := serve.FindCompiler(), "", ""
 	if program == "" {
-		return nil, errors.New("--asm: there is no umbra-jit beside umbra or in $PATH; " + remedy)
+		return nil, errors.New("there is no umbra-jit beside umbra or in $PATH; " + remedy)
 	}
 	if c.LLVM != "" {
 		var err error
@@ -91,7 +103,7 @@ func (c *compileFlags) assembly(ir []byte) ([]byte, error) {
 		if line, _, _ := strings.Cut(strings.TrimSpace(said.String()), "\n"); line != "" {
 			err = errors.New(strings.TrimPrefix(line, "umbra-jit: "))
 		}
-		return nil, fmt.Errorf("--asm: %s: %w; %s", program, err, remedy)
+		return nil, fmt.Errorf("%s: %w; %s", program, err, remedy)
 	}
 	return append(bytes.TrimRight(text.Bytes(), "\n"), '\n'), nil
 }
