@@ -84,7 +84,8 @@ const (
 // Config describes a virtual machine. The zero Config is a machine without
 // devices that runs the default kernel.
 type Config struct {
-	Kernel      string         // version: "6.1", "6.12", "7.2", ...; "" for fetch.DefaultKernel, or the user's own
+	Kernel      string         // version: "6.1", "6.12", "7.2", ...; "" for fetch.DefaultKernel, or the user's own; or a path of a bzImage
+	Modules     string         // of a bzImage: its lib/modules/RELEASE; "" for that of this machine
 	Sockets     []string       // one vfio-user-pci device for each; servers must be listening
 	DeviceProps map[string]any // more properties for the devices: "x-no-posted-writes": true, ...
 	Memory      int            // MiB; 0 for DefaultMemory, or MesaMemory with Mesa, and FirmwareMemory more with a Chip
@@ -99,7 +100,8 @@ type Config struct {
 	// Chip is the guest's GPU: ChipGH100, for which the guest has firmware, or ChipGF100, as "".
 	Chip string
 
-	// Mesa is the version of Debian's Mesa that the guest has: "25", "26", or "" for none. C
+	// Mesa is the version of Debian's Mesa that the guest has: "25", "26", or "" for none; or the path of one
+	// that somebody built, where meson installed it. C
 	// sources in Programs are compiled against it; the guest has them in image.ProgramsDir. For a
 	// GH100 it is Vulkan, else OpenCL and OpenGL.
 	Mesa     string
@@ -113,6 +115,15 @@ type Config struct {
 	BootTimeout time.Duration // how long the console of a guest that comes up may be silent; 0 for 2 minutes
 	Dir         string        // keep console.log, command and qemu.log here; "" for a temporary folder
 	Progress    io.Writer     // lines about fetching and building; nil for none
+
+	// Step, if not nil, is called when a step of Start has ended.
+	Step func(step string)
+}
+
+func (c *Config) step(name string) {
+	if c.Step != nil {
+		c.Step(name)
+	}
 }
 
 func (c *Config) setDefaults() error {
@@ -139,7 +150,7 @@ func (c *Config) setDefaults() error {
 		return fmt.Errorf("lab: Chip is %q; %q or %q are possible", c.Chip, ChipGF100, ChipGH100)
 	case memory > DefaultMemory && c.Memory < memory:
 		return fmt.Errorf("lab: Memory is %d MiB; a guest with Mesa or firmware as asked for needs %d or more", c.Memory, memory)
-	case c.Chip == ChipGH100 && c.Mesa != "" && c.Mesa != mesaGH100:
+	case c.Chip == ChipGH100 && c.Mesa != "" && c.Mesa != mesaGH100 && !fetch.IsFolder(c.Mesa):
 		return fmt.Errorf("lab: Mesa %s has no driver for a GH100: take -mesa %s", c.Mesa, mesaGH100)
 	case c.Chip == ChipGH100 && c.Tools:
 		return errors.New("lab: tools use OpenCL, which Mesa does not have for a GH100: leave -tools out")
@@ -147,6 +158,8 @@ func (c *Config) setDefaults() error {
 		return errors.New("lab: programs are compiled against Mesa: add -mesa 25 or -mesa 26")
 	case c.Mesa == "" && c.Tools:
 		return errors.New("lab: tools come with Mesa: add -mesa 25 or -mesa 26")
+	case c.Modules != "" && !fetch.IsFolder(c.Kernel):
+		return fmt.Errorf("lab: Modules %s are of a kernel of your own: give its bzImage as Kernel, with a slash in its name", c.Modules)
 	case c.CPUs < 1:
 		return fmt.Errorf("lab: CPUs is %d; at least 1 is needed", c.CPUs)
 	case c.Accel != "" && c.Accel != AccelKVM && c.Accel != AccelTCG:
@@ -197,7 +210,12 @@ func assets(ctx context.Context, cfg Config) (Assets, error) {
 	if a.QEMU, err = cache.QEMU(ctx); err != nil {
 		return a, err
 	}
-	if a.Kernel, err = cache.Kernel(ctx, cfg.Kernel); err != nil {
+	if fetch.IsFolder(cfg.Kernel) {
+		a.Kernel, err = cache.OwnKernel(ctx, cfg.Kernel, cfg.Modules)
+	} else {
+		a.Kernel, err = cache.Kernel(ctx, cfg.Kernel)
+	}
+	if err != nil {
 		return a, err
 	}
 	if a.Image = cfg.Image; a.Image != "" {
@@ -264,9 +282,11 @@ func prepare(ctx context.Context, cfg *Config) (a Assets, accel Accel, err error
 	if a, err = assets(ctx, *cfg); err != nil {
 		return a, accel, err
 	}
+	cfg.step("find QEMU, the kernel and Mesa")
 	if a.Image == "" {
 		err = a.build(ctx, cfg.Programs...)
 	}
+	cfg.step("build the guest's image")
 	if err != nil {
 		return a, accel, err
 	}
@@ -294,11 +314,13 @@ func Start(ctx context.Context, cfg Config) (*VM, error) {
 	if err != nil || cfg.NoWait {
 		return vm, err
 	}
+	cfg.step("start QEMU")
 	if err := vm.ready(ctx, 1); err != nil {
 		vm.Kill()
 		err := fmt.Errorf("lab: Linux %s under %s: %w\n%s", a.Kernel.Release, accel.Name, err, vm.Diagnosis())
 		return nil, errors.Join(err, vm.Close())
 	}
+	cfg.step("boot Linux " + a.Kernel.Release)
 	return vm, nil
 }
 

@@ -91,7 +91,7 @@ func TestClosureFails(t *testing.T) {
 		"bad.ko.xz": []byte("not xz"),
 	})
 	_, err := tr.Closure("a")
-	require.ErrorContains(t, err, "module b, wanted by a")
+	require.ErrorContains(t, err, "no module b, which a needs")
 	_, err = tr.Closure("notelf")
 	require.ErrorContains(t, err, "notelf.ko")
 	_, err = tr.Closure("bad")

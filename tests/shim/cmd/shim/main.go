@@ -55,7 +55,7 @@ func newHost(ctx context.Context, packages shim.Packages, mesa string) (*shim.Ho
 
 func runProgram(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("shim run", flag.ContinueOnError)
-	version := flags.String("mesa", "25", "version of Mesa: 25 or 26")
+	version := flags.String("mesa", "25", "version of Mesa: 25 or 26; or the prefix of one that you built, with a / in its name")
 	record := flags.String("record", "", "file to record to, if the program succeeds")
 	device := flags.String("device", shim.OurCard, "device: nouveau, which is our card, or llvmpipe")
 	var cfg shim.Config
