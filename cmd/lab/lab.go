@@ -106,6 +106,7 @@ type Config struct {
 	// GH100 it is Vulkan, else OpenCL and OpenGL.
 	Mesa     string
 	Programs []string
+	Only     bool // the guest runs Programs and no other: without Mesa if they do not use it
 	Tools    bool // the guest has clpeak, tests of piglit and a C compiler besides Mesa
 
 	// Image is an initramfs to boot as it is: then nothing is built.
@@ -190,7 +191,7 @@ func Ensure(ctx context.Context, progress io.Writer, machines ...Config) ([]Asse
 		}
 		a, err := assets(ctx, cfg)
 		if err == nil && cfg.Mesa == "" && a.Image == "" {
-			err = a.build(ctx)
+			err = a.build(ctx, Config{})
 		}
 		if err != nil {
 			return out, err
@@ -263,13 +264,13 @@ func (a *Assets) addFirmware(ctx context.Context, cache *fetch.Cache, chip strin
 }
 
 // build builds the image.
-func (a *Assets) build(ctx context.Context, programs ...string) error {
+func (a *Assets) build(ctx context.Context, cfg Config) error {
 	dir, err := fetch.DefaultDir()
 	if err != nil {
 		return err
 	}
 	a.Image, err = image.Build(ctx, filepath.Join(dir, "images"), image.Content{
-		Kernel: a.Kernel, Mesa: a.Mesa, Programs: programs, Firmware: a.firmware, FirmwareFiles: a.firmwareFiles,
+		Kernel: a.Kernel, Mesa: a.Mesa, Programs: cfg.Programs, Only: cfg.Only, Firmware: a.firmware, FirmwareFiles: a.firmwareFiles,
 	})
 	return err
 }
@@ -284,7 +285,7 @@ func prepare(ctx context.Context, cfg *Config) (a Assets, accel Accel, err error
 	}
 	cfg.step("find QEMU, the kernel and Mesa")
 	if a.Image == "" {
-		err = a.build(ctx, cfg.Programs...)
+		err = a.build(ctx, *cfg)
 	}
 	cfg.step("build the guest's image")
 	if err != nil {

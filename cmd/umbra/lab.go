@@ -55,7 +55,7 @@ func (c *labRunCmd) Run(ctx context.Context, out output) (err error) {
 	if named := strings.Contains(argv[0], "/") || strings.HasSuffix(argv[0], ".c"); named && noFile != nil {
 		return badFile(argv[0], noFile)
 	} else if named || noFile == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
-		cfg.Programs = append(cfg.Programs, argv[0])
+		cfg.Programs, cfg.Only = []string{argv[0]}, true
 		argv = append([]string{strings.TrimSuffix(filepath.Base(argv[0]), ".c")}, argv[1:]...)
 	}
 	last := time.Now()

@@ -95,6 +95,12 @@ func (m *Mesa) GuestFiles() ([]string, error) {
 	if m.Mark {
 		patterns = slices.Concat(patterns, markFiles)
 	}
+	if m.LibC {
+		patterns = guestFiles[:1]
+		for _, part := range LibCParts {
+			patterns = append(patterns[:len(patterns):len(patterns)], libraries+"/"+part)
+		}
+	}
 	links := []string{"bin", "lib", "lib64", "sbin"}
 	if m.Own != nil { // it may have OpenGL alone, or OpenCL alone
 		patterns = slices.DeleteFunc(slices.Clone(patterns), func(p string) bool { return firstMatch(m.Root, p) == "" })

@@ -20,6 +20,7 @@ type Mesa struct {
 	Tools  bool   `json:"-"` // it has clpeak, piglit and a C compiler
 	Vulkan bool   `json:"-"` // it has Vulkan instead of OpenCL and OpenGL
 	Mark   bool   `json:"-"` // it has vkmark
+	LibC   bool   `json:"-"` // a guest needs the C library alone
 
 	Own []string `json:"own,omitempty"` // paths that the user's own was built with
 }

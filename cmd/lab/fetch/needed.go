@@ -15,8 +15,8 @@ import (
 // machineLibraries are where this machine has libraries that a Mesa built here uses.
 var machineLibraries = []string{"/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/lib"}
 
-// libcParts belong together with the program loader: all of them are Debian's, or all are newer.
-var libcParts = []string{"ld-linux-x86-64.so.2", "libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1", "libresolv.so.2"}
+// LibCParts are the C library and the program loader. They belong together: all of them are Debian's, or all are newer.
+var LibCParts = []string{"ld-linux-x86-64.so.2", "libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1", "libresolv.so.2"}
 
 // addNeeded adds the libraries that files need: the prefix's own, else Debian's, which are there, else this machine's.
 func (p *prefix) addNeeded(root string, files []string) error {
@@ -38,7 +38,7 @@ func (p *prefix) addNeeded(root string, files []string) error {
 			return err
 		}
 		for _, name := range names {
-			if done[name] || slices.Contains(libcParts, name) {
+			if done[name] || slices.Contains(LibCParts, name) {
 				continue
 			}
 			done[name] = true
@@ -69,10 +69,10 @@ func (p *prefix) seeToLibc(libs, file string, needs []elf.DynamicVersionNeed) er
 		return err
 	}
 	for _, dir := range append([]string{filepath.Join(p.dir, p.libs)}, machineLibraries...) {
-		if still, err := tooNew(dir, needs); still != "" || err != nil || !exists(filepath.Join(dir, libcParts[0])) {
+		if still, err := tooNew(dir, needs); still != "" || err != nil || !exists(filepath.Join(dir, LibCParts[0])) {
 			continue
 		}
-		for _, part := range libcParts {
+		for _, part := range LibCParts {
 			if _, err := copyReal(filepath.Join(dir, part), filepath.Join(libs, part)); err != nil {
 				return err
 			}

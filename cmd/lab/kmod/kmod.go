@@ -9,6 +9,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"debug/elf"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -212,4 +213,20 @@ func Install(dir string, mods []Module) error {
 		}
 	}
 	return nil
+}
+
+// Unsigned returns a module without its signature (include/linux/module_signature.h: 12 bytes, the last four with the
+// length, before a line of text). A kernel on an emulated processor hashes for two seconds to check those of nouveau
+// and the modules below it.
+func Unsigned(module []byte) []byte {
+	const line, info = "~Module signature appended~\n", 12
+	rest, ok := bytes.CutSuffix(module, []byte(line))
+	if !ok || len(rest) < info {
+		return module
+	}
+	n := len(rest) - info
+	if size := int(binary.BigEndian.Uint32(rest[len(rest)-4:])); size <= n {
+		return rest[:n-size]
+	}
+	return module
 }
