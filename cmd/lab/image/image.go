@@ -60,6 +60,9 @@ type Content struct {
 // compiler, it has the sources there too, and the headers of the project's programs.
 const ProgramsDir = "/programs"
 
+// shaderCache is where a guest's Mesa looks for what it has compiled: its programs have HOME=/tmp.
+const shaderCache = "tmp/.cache/" + fetch.ShaderCacheDir
+
 // programs is the project's folder of programs, with the headers that they share.
 const programs = "tests/shim/programs"
 
@@ -90,6 +93,8 @@ func Build(ctx context.Context, dir string, c Content) (string, error) {
 	a.add("tmp", fs.ModeDir|0o777, 0, 0, nil)
 	a.add("init", 0o755, 0, 0, init)
 	var files []string // of Mesa
+	var shaders string // a folder
+	var compiled []string
 	if c.Mesa != nil {
 		plain, err := a.addPrograms(ctx, c)
 		if err != nil {
@@ -99,6 +104,9 @@ func Build(ctx context.Context, dir string, c Content) (string, error) {
 		mesa.LibC = c.Only && plain
 		if files, err = mesa.GuestFiles(); err != nil {
 			return "", err
+		}
+		if !mesa.LibC && !mesa.Vulkan {
+			shaders, compiled = mesa.Shaders(ctx)
 		}
 	}
 	if c.Kernel.Modules != "" {
@@ -111,7 +119,7 @@ func Build(ctx context.Context, dir string, c Content) (string, error) {
 	hash := sha256.New()
 	hash.Write(a.Bytes())
 	if c.Mesa != nil {
-		fmt.Fprintln(hash, c.Mesa.Packages, files)
+		fmt.Fprintln(hash, c.Mesa.Packages, files, compiled)
 	}
 	if c.Firmware != nil {
 		fmt.Fprintln(hash, c.Firmware.Packages, c.FirmwareFiles)
@@ -130,7 +138,7 @@ func Build(ctx context.Context, dir string, c Content) (string, error) {
 	}
 	defer os.Remove(tmp.Name())
 	if c.Mesa != nil {
-		err = a.addFiles(tmp, "", c.Mesa.Root, files, nil)
+		err = errors.Join(a.addFiles(tmp, "", c.Mesa.Root, files, nil), a.addFiles(tmp, shaderCache, shaders, compiled, nil))
 	}
 	if c.Firmware != nil && err == nil {
 		err = a.addFiles(tmp, libDir(c)+"/firmware", c.Firmware.Root, c.FirmwareFiles, nil)
@@ -287,6 +295,10 @@ type archive struct {
 
 // add adds a file, a folder, a character device, or a link whose data is its target.
 func (a *archive) add(name string, mode fs.FileMode, major, minor int, data []byte) {
+	a.addDated(name, mode, 0, major, minor, data)
+}
+
+func (a *archive) addDated(name string, mode fs.FileMode, modified int64, major, minor int, data []byte) {
 	a.files++
 	m := uint32(mode.Perm())
 	switch {
@@ -300,7 +312,7 @@ func (a *archive) add(name string, mode fs.FileMode, major, minor int, data []by
 		m |= 0o100000
 	}
 	fmt.Fprint(a, "070701")
-	for _, v := range []int{a.files, int(m), 0, 0, 1, 0, len(data), 0, 0, major, minor, len(name) + 1, 0} {
+	for _, v := range []int{a.files, int(m), 0, 0, 1, int(modified), len(data), 0, 0, major, minor, len(name) + 1, 0} {
 		fmt.Fprintf(a, "%08x", v)
 	}
 	a.WriteString(name + "\x00")
@@ -354,10 +366,11 @@ func (a *archive) addFiles(w io.Writer, name, dir string, files []string, change
 		if change != nil {
 			data = change(data)
 		}
-		a.add(to, info.Mode(), 0, 0, data)
 		if w == nil {
+			a.add(to, info.Mode(), 0, 0, data)
 			continue
 		}
+		a.addDated(to, info.Mode(), info.ModTime().Unix(), 0, 0, data) // Mesa's cache tells a library of OpenCL by its time
 		if _, err := a.WriteTo(w); err != nil {
 			return err
 		}
