@@ -76,15 +76,19 @@ func (p *Programs) Of(list []trace.Event, e trace.Event, read func(channel uint1
 	return list
 }
 
-func (p *Programs) code(list []trace.Event, e trace.Event, va uint64, read func(uint16, uint64, []byte) bool) []trace.Event {
-	var code []byte
-	for block := make([]byte, 128); len(code) < maxCode && read(e.Channel, va+uint64(len(code)), block); {
+// Program reads the code of a program, up to its first instruction that ends all lanes.
+func Program(va uint64, read func(va uint64, p []byte) bool) (code []byte) {
+	for block := make([]byte, 128); len(code) < maxCode && read(va+uint64(len(code)), block); {
 		code = append(code, block...)
 		if i := endOf(block); i >= 0 {
-			code = code[:len(code)-len(block)+i]
-			break
+			return code[:len(code)-len(block)+i]
 		}
 	}
+	return code
+}
+
+func (p *Programs) code(list []trace.Event, e trace.Event, va uint64, read func(uint16, uint64, []byte) bool) []trace.Event {
+	code := Program(va, func(va uint64, p []byte) bool { return read(e.Channel, va, p) })
 	sum := crc32.ChecksumIEEE(code)
 	if old, had := p.seen[va]; had && old == sum {
 		return list
@@ -178,6 +182,19 @@ func (p pushbuffers) of(f *File, e *trace.Event) *pushbuffer {
 func (p pushbuffers) calls(f *File, e *trace.Event) (b *pushbuffer, list []call) {
 	b = p.of(f, e)
 	return b, b.calls(e)
+}
+
+// Methods names the methods of one channel of a gf100.
+type Methods struct{ of pushbuffer }
+
+// Lines takes the next words of its pushbuffers, and returns a line for each method.
+func (m *Methods) Lines(words []byte) (lines []string) {
+	for ; len(words) >= 4; words = words[4:] {
+		if c, ok := m.of.word(binary.LittleEndian.Uint32(words)); ok {
+			lines = append(lines, m.of.text(c))
+		}
+	}
+	return lines
 }
 
 // calls returns the methods of a Words event.
