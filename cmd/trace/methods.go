@@ -28,6 +28,8 @@ type pushbuffer struct {
 	h       gf100.Header
 	left    uint16 // words that follow the header
 
+	entries, words uint32 // of the submission and of the entry, that are not here yet
+
 	region [2]uint32 // of programs: the upper and the lower half of its address
 	start  uint32    // of the program that the next launch starts
 }
@@ -59,7 +61,7 @@ type Programs struct {
 	seen map[uint64]uint32 // checksums by address
 }
 
-// Of appends the code that a Words event starts, unless it is in the recording already. read reads it.
+// Of appends the code that an event of a submission starts, unless it is in the recording already. read reads it.
 func (p *Programs) Of(list []trace.Event, e trace.Event, read func(channel uint16, va uint64, p []byte) bool) []trace.Event {
 	if p.by[e.Channel] == nil {
 		if p.by == nil || len(p.by) > 1<<8 {
@@ -111,6 +113,13 @@ func endOf(block []byte) int {
 		}
 	}
 	return -1
+}
+
+// whole begins anew if there were words that the recording does not have.
+func (p *pushbuffer) whole(is bool) {
+	if !is {
+		p.left = 0
+	}
 }
 
 // word takes the next word. It returns false for one that is no method's data.
@@ -169,7 +178,7 @@ func (p *pushbuffer) text(c call) string {
 // pushbuffers are those of all channels of a recording.
 type pushbuffers map[[2]uint16]*pushbuffer
 
-// of returns that of an event's channel. An entry begins a new one, but for its classes.
+// of returns that of an event's channel.
 func (p pushbuffers) of(f *File, e *trace.Event) *pushbuffer {
 	key := [2]uint16{uint16(e.GPU), e.Channel}
 	if p[key] == nil {
@@ -178,8 +187,11 @@ func (p pushbuffers) of(f *File, e *trace.Event) *pushbuffer {
 	return p[key]
 }
 
-// calls returns the methods of a Words event, with the channel's pushbuffer.
+// calls returns the methods of a Words event, with the channel's pushbuffer. It must see all events.
 func (p pushbuffers) calls(f *File, e *trace.Event) (b *pushbuffer, list []call) {
+	if e.Kind != trace.Submit && e.Kind != trace.Entry && e.Kind != trace.Words {
+		return nil, nil
+	}
 	b = p.of(f, e)
 	return b, b.calls(e)
 }
@@ -197,8 +209,24 @@ func (m *Methods) Lines(words []byte) (lines []string) {
 	return lines
 }
 
-// calls returns the methods of a Words event.
+// calls returns the methods of a Words event. A recording has the first words of a long submission only: what follows the cut
+// begins with a header again.
 func (p *pushbuffer) calls(e *trace.Event) (list []call) {
+	switch e.Kind {
+	case trace.Submit:
+		p.whole(p.words == 0 && p.entries == 0)
+		p.words, p.entries = 0, 0
+		if from, put := uint32(e.Value), uint32(e.Value>>32); from < put { // else the ring's size is not known
+			p.entries = put - from
+		}
+		return nil
+	case trace.Entry:
+		p.whole(p.words == 0)
+		_, p.words = trace.EntryOf(e.Value)
+		p.entries -= min(p.entries, 1)
+		return nil
+	}
+	p.words -= min(p.words, uint32(e.Size/4))
 	for at := 0; at+4 <= int(min(e.Size, 8)); at += 4 {
 		if c, ok := p.word(uint32(e.Value >> (8 * at))); ok {
 			list = append(list, c)
