@@ -115,13 +115,6 @@ func endOf(block []byte) int {
 	return -1
 }
 
-// whole begins anew if there were words that the recording does not have.
-func (p *pushbuffer) whole(is bool) {
-	if !is {
-		p.left = 0
-	}
-}
-
 // word takes the next word. It returns false for one that is no method's data.
 func (p *pushbuffer) word(w uint32) (c call, ok bool) {
 	if p.left == 0 {
@@ -212,16 +205,17 @@ func (m *Methods) Lines(words []byte) (lines []string) {
 // calls returns the methods of a Words event. A recording has the first words of a long submission only: what follows the cut
 // begins with a header again.
 func (p *pushbuffer) calls(e *trace.Event) (list []call) {
+	if e.Kind != trace.Words && p.words > 0 || e.Kind == trace.Submit && p.entries > 0 {
+		p.left = 0
+	}
 	switch e.Kind {
 	case trace.Submit:
-		p.whole(p.words == 0 && p.entries == 0)
 		p.words, p.entries = 0, 0
 		if from, put := uint32(e.Value), uint32(e.Value>>32); from < put { // else the ring's size is not known
 			p.entries = put - from
 		}
 		return nil
 	case trace.Entry:
-		p.whole(p.words == 0)
 		_, p.words = trace.EntryOf(e.Value)
 		p.entries -= min(p.entries, 1)
 		return nil

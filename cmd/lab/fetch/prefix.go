@@ -33,7 +33,6 @@ var (
 	mesaEntries = []string{"libEGL_mesa.so.0", "libEGL.so.1", "libRusticlOpenCL.so.1"}
 	mesaParts   = []string{"libgallium-*.so", "libEGL_mesa.so*", "libRusticlOpenCL.so*", "libMesaOpenCL.so*", "libvulkan_*.so", "dri", "gbm", "gallium-pipe"}
 	mesaFacades = []string{"libEGL.so*", "libGLES*.so*", "libgbm.so*", "libglapi.so*", "libnouveau_noop_drm_shim.so"}
-	mesaData    = []string{"share/drirc.d", "share/glvnd", "share/vulkan", "etc/OpenCL"}
 )
 
 // openPrefix checks that a folder has a Mesa for NVIDIA's GPUs, with Vulkan or with OpenGL or OpenCL.
@@ -76,27 +75,21 @@ func openPrefix(dir string, vulkan bool) (*prefix, error) {
 }
 
 func hasNouveau(libs string) bool {
-	for _, pattern := range mesaDrivers {
-		found, _ := filepath.Glob(filepath.Join(libs, pattern)) // fails only for a bad pattern
-		for _, file := range found {
-			if data, err := os.ReadFile(file); err == nil && bytes.Contains(data, []byte(nouveau)) {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(match(libs, mesaDrivers...), func(file string) bool {
+		data, err := os.ReadFile(file)
+		return err == nil && bytes.Contains(data, []byte(nouveau))
+	})
 }
 
 // contentOf tells one state of a folder from another.
 func contentOf(dir string) (string, error) {
 	h := sha256.New()
 	err := filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		info, err := d.Info()
 		if err == nil {
-			fmt.Fprintln(h, name, info.Size(), info.ModTime().UnixNano())
+			var info fs.FileInfo
+			if info, err = d.Info(); err == nil {
+				fmt.Fprintln(h, name, info.Size(), info.ModTime().UnixNano())
+			}
 		}
 		return err
 	})
@@ -120,51 +113,53 @@ func (c *Cache) ownMesa(ctx context.Context, dir string, base Mesa) (Mesa, error
 		m.Version, m.Own = "of "+p.dir, []string{filepath.Join(p.dir, p.libs), filepath.Join(p.dir, "share")}
 		m.Packages = append(slices.Clone(base.Packages), Package{Name: p.dir, Version: p.content})
 		// States before this one are not needed any more.
-		return errors.Join(p.install(root), os.RemoveAll(own))
+		return errors.Join(p.install(ctx, c, root), os.RemoveAll(own))
 	})
 	m.Root = filepath.Join(own, p.content, "root")
 	return m, err
 }
 
 // install puts the Mesa in the place of Debian's, and makes the paths that it was built with lead there.
-func (p *prefix) install(root string) error {
-	libs := filepath.Join(root, libraries)
-	for _, pattern := range mesaParts {
-		found, _ := filepath.Glob(filepath.Join(libs, pattern))
-		for _, file := range found {
-			if err := os.RemoveAll(file); err != nil {
-				return err
-			}
+func (p *prefix) install(ctx context.Context, c *Cache, root string) error {
+	libs, from := filepath.Join(root, libraries), filepath.Join(p.dir, p.libs)
+	for _, old := range append(match(libs, mesaParts...), filepath.Join(root, "etc/OpenCL/vendors")) {
+		if err := os.RemoveAll(old); err != nil {
+			return err
 		}
 	}
-	if err := os.RemoveAll(filepath.Join(root, "etc/OpenCL/vendors")); err != nil {
-		return err
-	}
-	var added []string
-	add := func(from, to string, patterns []string) error {
-		for _, pattern := range patterns {
-			found, _ := filepath.Glob(filepath.Join(from, pattern))
-			for _, file := range found {
-				copied, err := copyInto(file, filepath.Join(to, strings.TrimPrefix(file, from)))
-				if err != nil {
-					return err
-				}
-				added = append(added, copied...)
-			}
-		}
-		return nil
-	}
+	added := match(from, slices.Concat(mesaParts, mesaFacades)...)
+	inside := match(from, "dri/*.so", "gbm/*.so", "gallium-pipe/*.so")
 	err := errors.Join(
-		add(filepath.Join(p.dir, p.libs), libs, slices.Concat(mesaParts, mesaFacades)),
-		add(filepath.Join(p.dir, "etc"), filepath.Join(root, "etc"), []string{"OpenCL"}),
-		add(p.dir, filepath.Join(root, "usr"), mesaData[:3]),
-		p.addNeeded(root, added),
-		p.compilerFiles(root))
-	for _, link := range [][2]string{{filepath.Join(p.dir, p.libs), "/" + libraries}, {filepath.Join(p.dir, "share"), "/usr/share"}} {
-		at := filepath.Join(root, link[0])
-		if err == nil && !exists(at) {
+		c.copy(ctx, libs, "-a", added...),
+		c.copy(ctx, filepath.Join(root, "usr/share"), "-a", match(p.dir, "share/drirc.d", "share/glvnd", "share/vulkan")...),
+		c.copy(ctx, filepath.Join(root, "etc"), "-a", match(p.dir, "etc/OpenCL")...),
+		p.addNeeded(ctx, c, libs, append(added, inside...)),
+		p.compilerFiles(ctx, c, root))
+	for _, link := range [][2]string{{from, "/" + libraries}, {filepath.Join(p.dir, "share"), "/usr/share"}} {
+		if at := filepath.Join(root, link[0]); err == nil && !exists(at) {
 			err = errors.Join(os.MkdirAll(filepath.Dir(at), 0o755), os.Symlink(link[1], at))
 		}
 	}
 	return err
+}
+
+// copy copies files and folders. What it replaces it does not write to: that may be another folder's file, too.
+func (c *Cache) copy(ctx context.Context, to, how string, from ...string) error {
+	if len(from) == 0 {
+		return nil
+	}
+	if err := os.MkdirAll(to, 0o755); err != nil {
+		return err
+	}
+	_, err := c.tool(ctx, "", nil, "cp", append([]string{how, "--remove-destination", "-t", to}, from...)...)
+	return err
+}
+
+// match returns what patterns match in a folder.
+func match(dir string, patterns ...string) (found []string) {
+	for _, p := range patterns {
+		list, _ := filepath.Glob(filepath.Join(dir, p)) // fails only for a bad pattern
+		found = append(found, list...)
+	}
+	return found
 }
