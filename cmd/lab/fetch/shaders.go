@@ -19,7 +19,7 @@ const shaderRuns = 5
 // cannot be made here. Compiling it takes two seconds on this machine, and more than ten on one that QEMU emulates.
 func (m *Mesa) Shaders(ctx context.Context) (dir string, files []string) {
 	dir = filepath.Join(filepath.Dir(m.Root), "shaders")
-	if !exists(dir) && m.compileLibrary(ctx, dir) != nil {
+	if !exists(dir) && m.compileLibrary(ctx, dir) != nil && !exists(dir) { // another process may have been quicker
 		return dir, nil
 	}
 	_ = filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error { // what cannot be read is compiled in the guest
