@@ -122,7 +122,7 @@ func (c *Cache) ownMesa(ctx context.Context, dir string, base Mesa) (Mesa, error
 // install puts the Mesa in the place of Debian's, and makes the paths that it was built with lead there.
 func (p *prefix) install(ctx context.Context, c *Cache, root string) error {
 	libs, from := filepath.Join(root, libraries), filepath.Join(p.dir, p.libs)
-	for _, old := range append(match(libs, mesaParts...), filepath.Join(root, "etc/OpenCL/vendors")) {
+	for _, old := range append(match(libs, mesaParts...), match(root, "etc/OpenCL/vendors", "usr/share/vulkan/icd.d")...) {
 		if err := os.RemoveAll(old); err != nil {
 			return err
 		}

@@ -56,7 +56,7 @@ func TestOwnMesa(t *testing.T) {
 	lib := libraries + "/"
 	base := Mesa{Version: "25", Root: folder(t, map[string]string{
 		lib + "libgallium-25.so": "old", lib + "libEGL_mesa.so.0": "old", lib + "libRusticlOpenCL.so.1": "old", lib + "libEGL.so.1": "vendors'",
-		"etc/OpenCL/vendors/rusticl.icd": "libRusticlOpenCL.so.1",
+		"etc/OpenCL/vendors/rusticl.icd": "libRusticlOpenCL.so.1", "usr/share/vulkan/icd.d/nouveau_icd.json": "{}",
 	})}
 	dir := folder(t, map[string]string{"lib/libgallium-26.so": nouveau, "lib/libEGL_mesa.so.0": "new", "share/drirc.d/own.conf": "x"})
 	var last Mesa
@@ -73,6 +73,7 @@ func TestOwnMesa(t *testing.T) {
 		require.Equal(t, nouveau, read(lib+"libgallium-26.so"))
 		require.Equal(t, "nothing", read(lib+"libgallium-25.so"))
 		require.Equal(t, "nothing", read(lib+"libRusticlOpenCL.so.1"), "programs must not find Debian's")
+		require.Equal(t, "nothing", read("usr/share/vulkan/icd.d/nouveau_icd.json"), "a GPU must not be there twice")
 		require.Equal(t, "new", read(lib+"libEGL_mesa.so.0"))
 		require.Equal(t, "vendors'", read(lib+"libEGL.so.1"))
 		require.Equal(t, "x", read("usr/share/drirc.d/own.conf"))
