@@ -20,7 +20,6 @@ func IsFolder(name string) bool { return strings.Contains(name, "/") }
 type prefix struct {
 	dir     string
 	libs    string // below dir, has the drivers
-	vulkan  bool
 	content string // a hash of the names, sizes and times of its files
 }
 
@@ -47,7 +46,7 @@ func openPrefix(dir string, vulkan bool) (*prefix, error) {
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return fail("no such folder; give the prefix that meson install wrote to")
 	}
-	p := &prefix{dir: dir, vulkan: vulkan}
+	p := &prefix{dir: dir}
 	drivers, entries, options := mesaDrivers, mesaEntries, "-Dgallium-drivers=nouveau,llvmpipe -Dgallium-rusticl=true or -Degl=enabled"
 	if vulkan {
 		drivers, entries, options = []string{"libvulkan_nouveau.so"}, []string{"libvulkan_nouveau.so"}, "-Dvulkan-drivers=nouveau"
@@ -62,7 +61,7 @@ func openPrefix(dir string, vulkan bool) (*prefix, error) {
 	case p.libs == "" && (exists(filepath.Join(dir, "meson.build")) || exists(filepath.Join(dir, "build.ninja"))):
 		return fail("is a folder of sources or of a build; run meson install, and give its prefix")
 	case p.libs == "":
-		return fail("lib/x86_64-linux-gnu, lib64 and lib have none of %s; configure with %s, and run meson install", strings.Join(slices.Concat(drivers, entries), ", "), options)
+		return fail("lib/x86_64-linux-gnu, lib64 and lib have none of %s; configure with %s, and run meson install", strings.Join(drivers, ", "), options)
 	case firstMatch(in, entries...) == "":
 		return fail("%s has none of %s, by which programs use the driver; configure with %s", p.libs, strings.Join(entries, ", "), options)
 	case vulkan && firstMatch(dir, "share/vulkan/icd.d/nouveau_icd*.json") == "":
