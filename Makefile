@@ -23,6 +23,9 @@ deb: ## build the Debian package into OUT (bin); its command needs no library
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o bin/umbra-jit ./cmd/umbra-jit
 	$(GO) tool -modfile=tools/pack/go.mod nfpm package --config contrib/deb/nfpm.yaml --packager deb --target $(OUT)
 
+release: ## make the package and the tar file of VERSION=x.y.z in dist, and tag this commit
+	@tools/release $(VERSION)
+
 demo: build ## show two Debian guests on one software card, with CHIP=gh100 as a GH100; fetches what is missing
 	$(GO) run ./tests/demo --umbra bin/umbra $(if $(CHIP),--chip $(CHIP))
 
@@ -70,4 +73,4 @@ clean: ## remove what was built (fetched things stay in the cache folder)
 	rm -rf bin
 	$(GO) clean -testcache
 
-.PHONY: help build deb demo real-card test test-release test-unit test-vm test-dra libvfio-user build-libvfio-user test-libvfio-user lint fuzz bench reference clean
+.PHONY: help build deb release demo real-card test test-release test-unit test-vm test-dra libvfio-user build-libvfio-user test-libvfio-user lint fuzz bench reference clean

@@ -144,6 +144,11 @@ func (m *machine) commandLine() string {
 	if khz := tscKHz(); m.accel == AccelTCG && khz > 0 {
 		words = append(words, fmt.Sprintf("tsc_early_khz=%d", khz))
 	}
+	if m.accel == AccelTCG {
+		words = append(words,
+			"rodata=off",               // the kernel does not walk its page tables to check them
+			"rcupdate.rcu_expedited=1") // loading a module does not wait for the other processor's tick
+	}
 	return strings.Join(append(words, m.cfg.Append...), " ")
 }
 

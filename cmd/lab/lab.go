@@ -84,7 +84,8 @@ const (
 // Config describes a virtual machine. The zero Config is a machine without
 // devices that runs the default kernel.
 type Config struct {
-	Kernel      string         // version: "6.1", "6.12", "7.2", ...; "" for fetch.DefaultKernel, or the user's own
+	Kernel      string         // version: "6.1", "6.12", "7.2", ...; "" for fetch.DefaultKernel, or the user's own; or a path of a bzImage
+	Modules     string         // of a bzImage: its lib/modules/RELEASE; "" for that of this machine
 	Sockets     []string       // one vfio-user-pci device for each; servers must be listening
 	DeviceProps map[string]any // more properties for the devices: "x-no-posted-writes": true, ...
 	Memory      int            // MiB; 0 for DefaultMemory, or MesaMemory with Mesa, and FirmwareMemory more with a Chip
@@ -99,11 +100,13 @@ type Config struct {
 	// Chip is the guest's GPU: ChipGH100, for which the guest has firmware, or ChipGF100, as "".
 	Chip string
 
-	// Mesa is the version of Debian's Mesa that the guest has: "25", "26", or "" for none. C
+	// Mesa is the version of Debian's Mesa that the guest has: "25", "26", or "" for none; or the path of one
+	// that somebody built, where meson installed it. C
 	// sources in Programs are compiled against it; the guest has them in image.ProgramsDir. For a
 	// GH100 it is Vulkan, else OpenCL and OpenGL.
 	Mesa     string
 	Programs []string
+	Only     bool // the guest runs Programs and no other: without Mesa if they do not use it
 	Tools    bool // the guest has clpeak, tests of piglit and a C compiler besides Mesa
 
 	// Image is an initramfs to boot as it is: then nothing is built.
@@ -113,6 +116,15 @@ type Config struct {
 	BootTimeout time.Duration // how long the console of a guest that comes up may be silent; 0 for 2 minutes
 	Dir         string        // keep console.log, command and qemu.log here; "" for a temporary folder
 	Progress    io.Writer     // lines about fetching and building; nil for none
+
+	// Step, if not nil, is called when a step of Start has ended.
+	Step func(step string)
+}
+
+func (c *Config) step(name string) {
+	if c.Step != nil {
+		c.Step(name)
+	}
 }
 
 func (c *Config) setDefaults() error {
@@ -139,7 +151,7 @@ func (c *Config) setDefaults() error {
 		return fmt.Errorf("lab: Chip is %q; %q or %q are possible", c.Chip, ChipGF100, ChipGH100)
 	case memory > DefaultMemory && c.Memory < memory:
 		return fmt.Errorf("lab: Memory is %d MiB; a guest with Mesa or firmware as asked for needs %d or more", c.Memory, memory)
-	case c.Chip == ChipGH100 && c.Mesa != "" && c.Mesa != mesaGH100:
+	case c.Chip == ChipGH100 && c.Mesa != "" && c.Mesa != mesaGH100 && !fetch.IsFolder(c.Mesa):
 		return fmt.Errorf("lab: Mesa %s has no driver for a GH100: take -mesa %s", c.Mesa, mesaGH100)
 	case c.Chip == ChipGH100 && c.Tools:
 		return errors.New("lab: tools use OpenCL, which Mesa does not have for a GH100: leave -tools out")
@@ -147,6 +159,8 @@ func (c *Config) setDefaults() error {
 		return errors.New("lab: programs are compiled against Mesa: add -mesa 25 or -mesa 26")
 	case c.Mesa == "" && c.Tools:
 		return errors.New("lab: tools come with Mesa: add -mesa 25 or -mesa 26")
+	case c.Modules != "" && !fetch.IsFolder(c.Kernel):
+		return fmt.Errorf("lab: Modules %s are of a kernel of your own: give its bzImage as Kernel, with a slash in its name", c.Modules)
 	case c.CPUs < 1:
 		return fmt.Errorf("lab: CPUs is %d; at least 1 is needed", c.CPUs)
 	case c.Accel != "" && c.Accel != AccelKVM && c.Accel != AccelTCG:
@@ -177,7 +191,7 @@ func Ensure(ctx context.Context, progress io.Writer, machines ...Config) ([]Asse
 		}
 		a, err := assets(ctx, cfg)
 		if err == nil && cfg.Mesa == "" && a.Image == "" {
-			err = a.build(ctx)
+			err = a.build(ctx, Config{})
 		}
 		if err != nil {
 			return out, err
@@ -197,7 +211,12 @@ func assets(ctx context.Context, cfg Config) (Assets, error) {
 	if a.QEMU, err = cache.QEMU(ctx); err != nil {
 		return a, err
 	}
-	if a.Kernel, err = cache.Kernel(ctx, cfg.Kernel); err != nil {
+	if fetch.IsFolder(cfg.Kernel) {
+		a.Kernel, err = cache.OwnKernel(ctx, cfg.Kernel, cfg.Modules)
+	} else {
+		a.Kernel, err = cache.Kernel(ctx, cfg.Kernel)
+	}
+	if err != nil {
 		return a, err
 	}
 	if a.Image = cfg.Image; a.Image != "" {
@@ -245,13 +264,13 @@ func (a *Assets) addFirmware(ctx context.Context, cache *fetch.Cache, chip strin
 }
 
 // build builds the image.
-func (a *Assets) build(ctx context.Context, programs ...string) error {
+func (a *Assets) build(ctx context.Context, cfg Config) error {
 	dir, err := fetch.DefaultDir()
 	if err != nil {
 		return err
 	}
 	a.Image, err = image.Build(ctx, filepath.Join(dir, "images"), image.Content{
-		Kernel: a.Kernel, Mesa: a.Mesa, Programs: programs, Firmware: a.firmware, FirmwareFiles: a.firmwareFiles,
+		Kernel: a.Kernel, Mesa: a.Mesa, Programs: cfg.Programs, Only: cfg.Only, Firmware: a.firmware, FirmwareFiles: a.firmwareFiles,
 	})
 	return err
 }
@@ -264,9 +283,11 @@ func prepare(ctx context.Context, cfg *Config) (a Assets, accel Accel, err error
 	if a, err = assets(ctx, *cfg); err != nil {
 		return a, accel, err
 	}
+	cfg.step("find QEMU, the kernel and Mesa")
 	if a.Image == "" {
-		err = a.build(ctx, cfg.Programs...)
+		err = a.build(ctx, *cfg)
 	}
+	cfg.step("build the guest's image")
 	if err != nil {
 		return a, accel, err
 	}
@@ -294,11 +315,13 @@ func Start(ctx context.Context, cfg Config) (*VM, error) {
 	if err != nil || cfg.NoWait {
 		return vm, err
 	}
+	cfg.step("start QEMU")
 	if err := vm.ready(ctx, 1); err != nil {
 		vm.Kill()
 		err := fmt.Errorf("lab: Linux %s under %s: %w\n%s", a.Kernel.Release, accel.Name, err, vm.Diagnosis())
 		return nil, errors.Join(err, vm.Close())
 	}
+	cfg.step("boot Linux " + a.Kernel.Release)
 	return vm, nil
 }
 

@@ -205,11 +205,9 @@ func (g *recorded) read(list []trace.Event, e trace.Event, words bool) []trace.E
 		g.blocks--
 		return g.blocks >= 0 && guest.ReadCode(channel, va, p)
 	}
-	list = guest.Submitted(list, e, words)
+	list = g.programs.Of(guest.Submitted(list, e, words), e, code)
 	for _, w := range list[from:] {
-		if w.Kind == trace.Words {
-			list = g.programs.Of(list, w, code)
-		}
+		list = g.programs.Of(list, w, code)
 	}
 	return list
 }

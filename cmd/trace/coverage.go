@@ -45,7 +45,7 @@ func (f *File) Coverage(w io.Writer, gpu int, missing bool) error {
 			if row := f.row(e); blockOf[row] != nil {
 				blockOf[row].touched[row] = true
 			}
-		case e.Kind == trace.Words:
+		case e.Kind == trace.Submit || e.Kind == trace.Entry || e.Kind == trace.Words:
 			_, calls := of.calls(f, e)
 			for _, c := range calls {
 				if class := engine.ClassOf(c.class); class != nil {

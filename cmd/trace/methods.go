@@ -28,6 +28,8 @@ type pushbuffer struct {
 	h       gf100.Header
 	left    uint16 // words that follow the header
 
+	entries, words uint32 // of the submission and of the entry, that are not here yet
+
 	region [2]uint32 // of programs: the upper and the lower half of its address
 	start  uint32    // of the program that the next launch starts
 }
@@ -59,7 +61,7 @@ type Programs struct {
 	seen map[uint64]uint32 // checksums by address
 }
 
-// Of appends the code that a Words event starts, unless it is in the recording already. read reads it.
+// Of appends the code that an event of a submission starts, unless it is in the recording already. read reads it.
 func (p *Programs) Of(list []trace.Event, e trace.Event, read func(channel uint16, va uint64, p []byte) bool) []trace.Event {
 	if p.by[e.Channel] == nil {
 		if p.by == nil || len(p.by) > 1<<8 {
@@ -76,15 +78,19 @@ func (p *Programs) Of(list []trace.Event, e trace.Event, read func(channel uint1
 	return list
 }
 
-func (p *Programs) code(list []trace.Event, e trace.Event, va uint64, read func(uint16, uint64, []byte) bool) []trace.Event {
-	var code []byte
-	for block := make([]byte, 128); len(code) < maxCode && read(e.Channel, va+uint64(len(code)), block); {
+// Program reads the code of a program, up to its first instruction that ends all lanes.
+func Program(va uint64, read func(va uint64, p []byte) bool) (code []byte) {
+	for block := make([]byte, 128); len(code) < maxCode && read(va+uint64(len(code)), block); {
 		code = append(code, block...)
 		if i := endOf(block); i >= 0 {
-			code = code[:len(code)-len(block)+i]
-			break
+			return code[:len(code)-len(block)+i]
 		}
 	}
+	return code
+}
+
+func (p *Programs) code(list []trace.Event, e trace.Event, va uint64, read func(uint16, uint64, []byte) bool) []trace.Event {
+	code := Program(va, func(va uint64, p []byte) bool { return read(e.Channel, va, p) })
 	sum := crc32.ChecksumIEEE(code)
 	if old, had := p.seen[va]; had && old == sum {
 		return list
@@ -165,7 +171,7 @@ func (p *pushbuffer) text(c call) string {
 // pushbuffers are those of all channels of a recording.
 type pushbuffers map[[2]uint16]*pushbuffer
 
-// of returns that of an event's channel. An entry begins a new one, but for its classes.
+// of returns that of an event's channel.
 func (p pushbuffers) of(f *File, e *trace.Event) *pushbuffer {
 	key := [2]uint16{uint16(e.GPU), e.Channel}
 	if p[key] == nil {
@@ -174,14 +180,47 @@ func (p pushbuffers) of(f *File, e *trace.Event) *pushbuffer {
 	return p[key]
 }
 
-// calls returns the methods of a Words event, with the channel's pushbuffer.
+// calls returns the methods of a Words event, with the channel's pushbuffer. It must see all events.
 func (p pushbuffers) calls(f *File, e *trace.Event) (b *pushbuffer, list []call) {
+	if e.Kind != trace.Submit && e.Kind != trace.Entry && e.Kind != trace.Words {
+		return nil, nil
+	}
 	b = p.of(f, e)
 	return b, b.calls(e)
 }
 
-// calls returns the methods of a Words event.
+// Methods names the methods of one channel of a gf100.
+type Methods struct{ of pushbuffer }
+
+// Lines takes the next words of its pushbuffers, and returns a line for each method.
+func (m *Methods) Lines(words []byte) (lines []string) {
+	for ; len(words) >= 4; words = words[4:] {
+		if c, ok := m.of.word(binary.LittleEndian.Uint32(words)); ok {
+			lines = append(lines, m.of.text(c))
+		}
+	}
+	return lines
+}
+
+// calls returns the methods of a Words event. A recording has the first words of a long submission only: what follows the cut
+// begins with a header again.
 func (p *pushbuffer) calls(e *trace.Event) (list []call) {
+	if e.Kind != trace.Words && p.words > 0 || e.Kind == trace.Submit && p.entries > 0 {
+		p.left = 0
+	}
+	switch e.Kind {
+	case trace.Submit:
+		p.words, p.entries = 0, 0
+		if from, put := uint32(e.Value), uint32(e.Value>>32); from < put { // else the ring's size is not known
+			p.entries = put - from
+		}
+		return nil
+	case trace.Entry:
+		_, p.words = trace.EntryOf(e.Value)
+		p.entries -= min(p.entries, 1)
+		return nil
+	}
+	p.words -= min(p.words, uint32(e.Size/4))
 	for at := 0; at+4 <= int(min(e.Size, 8)); at += 4 {
 		if c, ok := p.word(uint32(e.Value >> (8 * at))); ok {
 			list = append(list, c)

@@ -26,8 +26,8 @@ func (f *File) Show(w io.Writer, only string) error {
 			head += fmt.Sprintf("%-8s ", gpu.Name)
 		}
 		var err error
+		b, calls := of.calls(f, e)
 		if e.Kind == trace.Words {
-			b, calls := of.calls(f, e)
 			for _, c := range calls {
 				_, err = fmt.Fprintf(w, "%s    %s\n", head, b.text(c))
 			}

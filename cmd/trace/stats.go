@@ -52,7 +52,7 @@ func (f *File) Stats(only string) (*Stats, error) {
 				c.Writes++
 			}
 			c.Time += time.Duration(e.Took)
-		case trace.Words:
+		case trace.Submit, trace.Entry, trace.Words:
 			b, calls := of.calls(f, e)
 			for _, call := range calls {
 				s.Methods[b.name(call)]++

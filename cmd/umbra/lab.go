@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/umbra-gpu/umbra/cmd/api"
 	"github.com/umbra-gpu/umbra/cmd/config"
@@ -24,11 +25,14 @@ type labCmd struct {
 
 // labRunCmd needs the project's sources and Go: they build the guest's part.
 type labRunCmd struct {
-	Kernel string `placeholder:"VERSION" help:"Debian's kernel of the guest: 6.1, 6.12, 7.2 and more."`
-	Mesa   string `placeholder:"VERSION" help:"Debian's Mesa in the guest: 25, or 26, which a gh100 has."`
-	Chip   string `default:"gf100" enum:"gf100,gh100" help:"The chip of its GPU: gf100 runs programs, gh100 copies."`
-	Memory int    `placeholder:"MIB" help:"Memory of the guest, in MiB."`
-	Dir    string `placeholder:"FOLDER" help:"Keep the guest's console there."`
+	Kernel  string `placeholder:"VERSION" help:"Debian's kernel of the guest: 6.1, 6.12, 7.2 and more; or the bzImage of your own, with a / in its name."`
+	Modules string `placeholder:"FOLDER" help:"The modules of your own kernel, lib/modules/RELEASE. Without it, those of this machine if it has them."`
+	Mesa    string `placeholder:"VERSION" help:"Debian's Mesa in the guest: 25, or 26, which a gh100 has; or the prefix of your own, where meson installed it, with a / in its name."`
+	Chip    string `default:"gf100" enum:"gf100,gh100" help:"The chip of its GPU: gf100 runs programs, gh100 copies."`
+	Memory  int    `placeholder:"MIB" help:"Memory of the guest, in MiB."`
+	Dir     string `placeholder:"FOLDER" help:"Keep the guest's console there."`
+
+	Verbose bool `short:"v" help:"Say how long each step took."`
 
 	Program []string `arg:"" passthrough:"partial" help:"C source, an executable file of this machine, or a command of the guest, with its arguments. A name with a / is of this machine. umbra lab run ends with its exit status."`
 }
@@ -46,13 +50,20 @@ var labGPUs = map[string]struct{ mesa, server string }{
 
 func (c *labRunCmd) Run(ctx context.Context, out output) (err error) {
 	argv := c.Program
-	cfg := lab.Config{Kernel: c.Kernel, Chip: c.Chip, Mesa: cmp.Or(c.Mesa, labGPUs[c.Chip].mesa), Memory: c.Memory, Dir: c.Dir, Progress: out.stderr}
+	cfg := lab.Config{Kernel: c.Kernel, Modules: c.Modules, Chip: c.Chip, Mesa: cmp.Or(c.Mesa, labGPUs[c.Chip].mesa), Memory: c.Memory, Dir: c.Dir, Progress: out.stderr}
 	info, noFile := os.Stat(argv[0])
 	if named := strings.Contains(argv[0], "/") || strings.HasSuffix(argv[0], ".c"); named && noFile != nil {
 		return badFile(argv[0], noFile)
 	} else if named || noFile == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
-		cfg.Programs = append(cfg.Programs, argv[0])
+		cfg.Programs, cfg.Only = []string{argv[0]}, true
 		argv = append([]string{strings.TrimSuffix(filepath.Base(argv[0]), ".c")}, argv[1:]...)
+	}
+	last := time.Now()
+	cfg.Step = func(step string) {
+		if now := time.Now(); c.Verbose {
+			fmt.Fprintf(out.stderr, "umbra: %5.2f s  %s\n", now.Sub(last).Seconds(), step)
+			last = now
+		}
 	}
 	dir, err := os.MkdirTemp("", "umbra-run-")
 	if err != nil {
@@ -64,17 +75,21 @@ func (c *labRunCmd) Run(ctx context.Context, out output) (err error) {
 		return err
 	}
 	defer func() { err = cmp.Or(err, server.Close()) }()
+	cfg.Step("start the server")
 	cfg.Sockets = []string{filepath.Join(dir, "gpu.sock")}
 	vm, err := lab.Start(ctx, cfg)
 	if err != nil {
 		return err
 	}
 	defer func() { err = cmp.Or(err, vm.Close()) }()
-	if err := vm.Agent().Call(ctx, proto.CmdModprobe, proto.ModprobeArgs{Name: "nouveau"}, nil); err != nil {
+	var mods proto.ModprobeResult
+	if err := vm.Agent().Call(ctx, proto.CmdModprobe, proto.ModprobeArgs{Name: "nouveau"}, &mods); err != nil {
 		return err
 	}
+	cfg.Step("load nouveau")
 	var r proto.RunResult
 	err = vm.Agent().Call(ctx, proto.CmdRun, proto.RunArgs{Argv: argv}, &r)
+	cfg.Step("run the program")
 	fmt.Fprint(out.stdout, r.Output)
 	if err != nil && r.Exit == 0 { // it did not run
 		return err

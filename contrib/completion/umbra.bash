@@ -45,7 +45,7 @@ _umbra() {
 	"umbra trace replay") words="--help --gpu --chip" ;;
 	"umbra trace coverage") words="--help --gpu --missing" ;;
 	"umbra lab") words="--help run" ;;
-	"umbra lab run") words="--help --kernel --mesa --chip --memory --dir" ;;
+	"umbra lab run") words="--help --kernel --modules --mesa --chip --memory --dir --verbose" ;;
 	"umbra config") words="--help save" ;;
 	"umbra config save") words="--help --control --json" ;;
 	"umbra reload") words="--help --control --json" ;;

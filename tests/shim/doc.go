@@ -5,7 +5,7 @@
 // software card of its own. Buffers are shared memory of the program, the server and the card.
 //
 // A [Recording] is what a program submitted, and what the card made of it. It replays on a
-// card alone, without Mesa.
+// card alone, without Mesa, and [Show] explains it.
 //
 // Piglit's OpenCL and compute tests run so too, see [PiglitReasons] for those that cannot pass, and
 // programs/gl compares textures and images with Mesa's renderer.

@@ -146,7 +146,7 @@ func blame(err error, said []byte) error {
 	return err
 }
 
-// Run runs a program on a card of its own, and returns its recording if it succeeded. Each
+// Run runs a program on a card of its own, and returns its recording, also if it failed. Each
 // process of it has its own card; the recording is of the last to end. The error names a failure
 // of Mesa's compiler.
 func (h *Host) Run(ctx context.Context, p Program) (*Recording, error) {
@@ -184,12 +184,12 @@ func (h *Host) Run(ctx context.Context, p Program) (*Recording, error) {
 		err = errors.Join(blame(err, said.Bytes()), s.Close())
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", p.Argv[0], err)
+		err = fmt.Errorf("%s: %w", p.Argv[0], err)
 	}
 	if s == nil || s.recorder.Load() == nil {
-		return nil, nil
+		return nil, err
 	}
 	r := &s.recorder.Load().Recording
 	r.Program, r.Mesa = strings.Join(p.Argv, " "), h.mesa.Version
-	return r, nil
+	return r, err
 }

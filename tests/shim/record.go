@@ -29,6 +29,8 @@ func (r *Recorder) run(channel int, list []Push) (err error) {
 		return err
 	}
 	if err := r.machine.channels[channel].Run(list); err != nil {
+		s.Failed = err.Error()
+		r.add(s)
 		return err
 	}
 	s.Expected, err = r.image.changes()

@@ -28,6 +28,8 @@ type Step struct {
 	// Wrote is what the program changed in memory since the last submission, and Expected
 	// what the card changed in this one. Nothing else changed.
 	Wrote, Expected []Bytes
+	// Failed says why the card did not complete the submission; then it is the last one.
+	Failed string
 }
 
 // Bytes are the contents of memory at an address.

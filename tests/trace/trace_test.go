@@ -340,28 +340,3 @@ func TestEnds(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, end())
 }
-
-// BenchmarkTrap is a read of a register, by a client and in the server alone, without a recording and with one.
-func BenchmarkTrap(b *testing.B) {
-	for _, on := range []bool{false, true} {
-		s, socket := start(b, "")
-		if on {
-			end := begin(b, s, api.TraceRequest{}, io.Discard)
-			defer func() { _ = end() }()
-		}
-		c, err := client.Dial(socket, nil)
-		require.NoError(b, err)
-		b.Run(fmt.Sprintf("recorded=%t/client", on), func(b *testing.B) {
-			for b.Loop() {
-				_, _ = c.Read32(vfiouser.RegionBAR0, 0)
-			}
-		})
-		d, p := s.Endpoints()[0].Device, make([]byte, 4)
-		b.Run(fmt.Sprintf("recorded=%t/server", on), func(b *testing.B) {
-			for b.Loop() {
-				_ = d.ReadRegion(vfiouser.RegionBAR0, 0, p)
-			}
-		})
-		c.Close()
-	}
-}

@@ -69,14 +69,15 @@ func run(ctx context.Context, args []string) error {
 	cfg := lab.Config{Progress: os.Stderr}
 	var appended string
 	fs := flag.NewFlagSet("lab "+args[0], flag.ContinueOnError)
-	fs.StringVar(&cfg.Kernel, "kernel", "", "kernel `version`: 6.1, 6.12, 7.2, ... (default "+fetch.DefaultKernel+", for a GH100 7.2, or that of "+fetch.EnvKernel+")")
+	fs.StringVar(&cfg.Kernel, "kernel", "", "kernel `version`: 6.1, 6.12, 7.2, ... (default "+fetch.DefaultKernel+", for a GH100 7.2, or that of "+fetch.EnvKernel+"), or the path of a bzImage")
+	fs.StringVar(&cfg.Modules, "modules", "", "`folder` of a bzImage's modules, lib/modules/RELEASE")
 	fs.StringVar(&cfg.Accel, "accel", "", "kvm or tcg (default what works)")
 	fs.StringVar(&cfg.CPU, "cpu", "", "processor `model` (default "+lab.DefaultCPU+" under tcg, host under kvm)")
 	fs.IntVar(&cfg.CPUs, "cpus", lab.DefaultCPUs, "processors")
 	fs.IntVar(&cfg.Memory, "memory", 0, fmt.Sprintf("guest memory, `MiB` (default %d, %d with -mesa, and %d more with -chip gh100)", lab.DefaultMemory, lab.MesaMemory, lab.FirmwareMemory))
 	fs.StringVar(&cfg.Chip, "chip", "", "the `chip` of the guest's GPU, "+lab.ChipGF100+" or "+lab.ChipGH100+", which needs firmware in the guest (default "+lab.ChipGF100+")")
 	fs.StringVar(&appended, "append", "", "`words` for the kernel's command line")
-	fs.StringVar(&cfg.Mesa, "mesa", "", "have Debian's Mesa and OpenCL, or Vulkan on a GH100, of this `version` in the guest: 25 or 26")
+	fs.StringVar(&cfg.Mesa, "mesa", "", "have Debian's Mesa and OpenCL, or Vulkan on a GH100, of this `version` in the guest: 25 or 26; or one that you built, by its prefix")
 	fs.Var((*list)(&cfg.Programs), "program", "C `source` to compile against it, as "+image.ProgramsDir+"/NAME in the guest; may be repeated")
 	fs.BoolVar(&cfg.Tools, "tools", false, "have clpeak, piglit's OpenCL tests, and the compiler tcc in the guest, too; the sources of programs are in "+image.ProgramsDir)
 	fs.StringVar(&cfg.Dir, "dir", "", "`folder` to keep logs in")

@@ -106,11 +106,24 @@ func (m *Mesa) GuestFiles() ([]string, error) {
 	if m.Others {
 		patterns = slices.Concat(guestFiles, vulkanFiles, otherFiles)
 	}
+	if m.LibC {
+		patterns = guestFiles[:1]
+		for _, part := range LibCParts {
+			patterns = append(patterns[:len(patterns):len(patterns)], libraries+"/"+part)
+		}
+	}
+	links := []string{"bin", "lib", "lib64", "sbin"}
+	if m.Own != nil { // it may have OpenGL alone, or OpenCL alone
+		patterns = slices.DeleteFunc(slices.Clone(patterns), func(p string) bool { return firstMatch(m.Root, p) == "" })
+		for _, path := range m.Own {
+			links = append(links, path[1:])
+		}
+	}
 	found, err := closure(m.Root, patterns)
 	if err != nil {
 		return nil, fmt.Errorf("Mesa %s: %w", m.Version, err)
 	}
-	return slices.Sorted(slices.Values(append(found, "bin", "lib", "lib64", "sbin"))), nil
+	return slices.Sorted(slices.Values(append(found, links...))), nil
 }
 
 // closure lists files by patterns, all of a folder, with what each refers to.

@@ -3,6 +3,7 @@ package fetch
 import (
 	"bytes"
 	"cmp"
+	"compress/gzip"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -18,8 +19,6 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 	"github.com/therootcompany/xz"
-
-	"github.com/umbra-gpu/umbra/cmd/lab/kmod"
 )
 
 const (
@@ -63,7 +62,11 @@ func (c *Cache) Kernel(ctx context.Context, version string) (Kernel, error) {
 			return Kernel{}, fmt.Errorf("%s: %w", EnvKernel, err)
 		}
 		if matches(release, version) || version == "" {
-			return c.userKernel(ctx, image, release)
+			k, err := c.OwnKernel(ctx, image, os.Getenv(EnvKernelModules))
+			if err != nil {
+				err = fmt.Errorf("%s, %s: %w", EnvKernel, EnvKernelModules, err)
+			}
+			return k, err
 		}
 	}
 	if version == "" {
@@ -86,54 +89,6 @@ func (c *Cache) Kernel(ctx context.Context, version string) (Kernel, error) {
 const DefaultKernel = "6.12"
 
 var kernelVersion = regexp.MustCompile(`^[0-9]+(\.[0-9]+){1,3}$`)
-
-// userKernel takes the modules of a user's kernel into the cache, so that
-// they are found and decompressed like those of a fetched one.
-func (c *Cache) userKernel(ctx context.Context, image, release string) (Kernel, error) {
-	image, err := filepath.Abs(image)
-	if err != nil {
-		return Kernel{}, err
-	}
-	k := Kernel{Release: release, Image: image, BzImage: image}
-	src := os.Getenv(EnvKernelModules)
-	if src == "" {
-		src = filepath.Join("/lib/modules", release)
-		if !exists(src) {
-			return k, nil
-		}
-	}
-	unlock, err := Lock(ctx, c.path("fetch.lock"), nil)
-	if err != nil {
-		return Kernel{}, err
-	}
-	defer unlock()
-	// The user may rebuild them at any time, so they are copied each time.
-	k.Modules = c.path("kernels", "user", release)
-	if err := os.RemoveAll(k.Modules); err != nil {
-		return Kernel{}, err
-	}
-	if err := k.takeModules(src, k.Modules); err != nil {
-		return Kernel{}, fmt.Errorf("%s: %w", EnvKernelModules, err)
-	}
-	return k, nil
-}
-
-// takeModules copies what a guest needs of a kernel's modules.
-func (k *Kernel) takeModules(from, to string) error {
-	tree, err := kmod.Open(from)
-	if err != nil {
-		return err
-	}
-	mods, err := tree.Closure(GuestModules...)
-	if err != nil {
-		return err
-	}
-	k.Loadable = nil
-	for _, m := range mods {
-		k.Loadable = append(k.Loadable, m.Name)
-	}
-	return kmod.Install(to, mods)
-}
 
 func (c *Cache) fetchKernel(ctx context.Context, tmp, version string, k *Kernel) error {
 	a, err := c.openApt(ctx, "apt", binaries...)
@@ -250,6 +205,8 @@ func unpackImage(file string) ([]byte, error) {
 	switch {
 	case bytes.HasPrefix(payload, []byte("\xfd7zXZ\x00")):
 		r, err = xz.NewReader(bytes.NewReader(payload), xz.DefaultDictMax)
+	case bytes.HasPrefix(payload, []byte("\x1f\x8b")):
+		r, err = gzip.NewReader(bytes.NewReader(payload))
 	case bytes.HasPrefix(payload, []byte("\x28\xb5\x2f\xfd")):
 		var z *zstd.Decoder
 		if z, err = zstd.NewReader(bytes.NewReader(payload)); err == nil {
@@ -267,27 +224,4 @@ func unpackImage(file string) ([]byte, error) {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	return elf, nil
-}
-
-// imageRelease reads a bzImage's release from its header (Linux x86 boot
-// protocol 2.0: "HdrS" at 202h; the word at 20Eh plus 200h is the offset of a
-// string that starts with it).
-func imageRelease(file string) (string, error) {
-	head, err := os.ReadFile(file)
-	if err != nil {
-		return "", err
-	}
-	if len(head) < 0x210 || string(head[0x202:0x206]) != "HdrS" {
-		return "", fmt.Errorf("%s is not a bzImage (no HdrS at 202h)", file)
-	}
-	at := int(binary.LittleEndian.Uint16(head[0x20e:])) + 0x200
-	if at >= len(head) {
-		return "", fmt.Errorf("%s: the header's version string lies at %#x, beyond the header", file, at)
-	}
-	text, _, _ := bytes.Cut(head[at:], []byte{0})
-	release, _, _ := strings.Cut(string(text), " ")
-	if release == "" {
-		return "", fmt.Errorf("%s: the header's version string is empty", file)
-	}
-	return release, nil
 }

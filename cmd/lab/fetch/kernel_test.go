@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -47,6 +48,7 @@ func TestKernelPackages(t *testing.T) {
 func bzImage(t *testing.T, version string) string {
 	head := make([]byte, 0x800)
 	copy(head[0x202:], "HdrS")
+	head[0x236] = 1 // for 64 bits
 	binary.LittleEndian.PutUint16(head[0x20e:], 0x300)
 	copy(head[0x500:], version)
 	p := filepath.Join(t.TempDir(), "vmlinuz")
@@ -62,7 +64,16 @@ func TestImageRelease(t *testing.T) {
 	p := filepath.Join(t.TempDir(), "elf")
 	require.NoError(t, os.WriteFile(p, []byte("\x7fELF"), 0o644))
 	_, err = imageRelease(p)
-	require.ErrorContains(t, err, "not a bzImage")
+	require.ErrorContains(t, err, "is an ELF file, as vmlinux is; give arch/x86/boot/bzImage")
+	data, err := os.ReadFile(bzImage(t, "6.1"))
+	require.NoError(t, err)
+	for at, want := range map[int]string{0x236: "for 32 bits", 0x202: "no HdrS"} {
+		bad := slices.Clone(data)
+		bad[at] = 0
+		require.NoError(t, os.WriteFile(p, bad, 0o644))
+		_, err = imageRelease(p)
+		require.ErrorContains(t, err, want)
+	}
 	_, err = imageRelease(bzImage(t, ""))
 	require.ErrorContains(t, err, "empty")
 }
@@ -87,4 +98,22 @@ func TestUserKernel(t *testing.T) {
 	t.Setenv(EnvKernelModules, t.TempDir())
 	_, err = c.Kernel(t.Context(), "")
 	require.ErrorContains(t, err, EnvKernelModules)
+}
+
+// A kernel of one's own has nouveau among its modules, or built in.
+func TestOwnKernelModules(t *testing.T) {
+	c := &Cache{Dir: t.TempDir()}
+	image, modules := bzImage(t, "6.99.1-own"), t.TempDir()
+	write := func(name, text string) {
+		at := filepath.Join(modules, name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(at), 0o755))
+		require.NoError(t, os.WriteFile(at, []byte(text), 0o644))
+	}
+	write("kernel/other.ko", "")
+	_, err := c.OwnKernel(t.Context(), image, modules)
+	require.ErrorContains(t, err, modules+" has no module nouveau, which a guest needs; enable CONFIG_DRM_NOUVEAU")
+	write("modules.builtin", "kernel/drivers/gpu/drm/nouveau/nouveau.ko\n")
+	k, err := c.OwnKernel(t.Context(), image, modules)
+	require.NoError(t, err)
+	require.Empty(t, k.Modules)
 }

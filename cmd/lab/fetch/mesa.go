@@ -21,6 +21,9 @@ type Mesa struct {
 	Vulkan bool   `json:"-"` // it has Vulkan instead of OpenCL and OpenGL
 	Mark   bool   `json:"-"` // it has vkmark
 	Others bool   `json:"-"` // it has llama.cpp, and OpenGL and OpenCL beside Vulkan
+	LibC   bool   `json:"-"` // a guest needs the C library alone
+
+	Own []string `json:"own,omitempty"` // paths that the user's own was built with
 }
 
 // MesaSuites has the suite of each version of Mesa.
@@ -39,28 +42,29 @@ var toolPackages = []string{"clpeak", "piglit", "tcc", "libc6-dev", "ocl-icd-ope
 // vulkanPackages are Vulkan without a window system. The first has the version.
 var vulkanPackages = []string{"mesa-vulkan-drivers", "libvulkan-dev", "vulkan-tools"}
 
-// Mesa returns a version of Mesa, which it fetches if it has not been fetched.
+// Mesa returns a version of Mesa, which it fetches if it has not been fetched. The folder of a Mesa that
+// somebody built is a version, too: it takes the place of Debian's.
 func (c *Cache) Mesa(ctx context.Context, version string) (Mesa, error) {
-	return c.mesa(ctx, version, version, mesaPackages)
+	return c.mesa(ctx, version, "", mesaPackages)
 }
 
 // Tools is Mesa with clpeak, piglit and a C compiler: 3 GB.
 func (c *Cache) Tools(ctx context.Context, version string) (Mesa, error) {
-	m, err := c.mesa(ctx, version, version+"-tools", slices.Concat(mesaPackages, toolPackages))
+	m, err := c.mesa(ctx, version, "-tools", slices.Concat(mesaPackages, toolPackages))
 	m.Tools = true
 	return m, err
 }
 
 // Vulkan is Mesa for GPUs that it drives by Vulkan only.
 func (c *Cache) Vulkan(ctx context.Context, version string) (Mesa, error) {
-	m, err := c.mesa(ctx, version, version+"-vulkan", vulkanPackages)
+	m, err := c.mesa(ctx, version, "-vulkan", vulkanPackages)
 	m.Vulkan = true
 	return m, err
 }
 
 // VulkanMark is that Mesa with vkmark, which draws scenes and counts frames.
 func (c *Cache) VulkanMark(ctx context.Context, version string) (Mesa, error) {
-	m, err := c.mesa(ctx, version, version+"-vkmark", slices.Concat(vulkanPackages, []string{"vkmark"}))
+	m, err := c.mesa(ctx, version, "-vkmark", slices.Concat(vulkanPackages, []string{"vkmark"}))
 	m.Vulkan, m.Mark = true, true
 	return m, err
 }
@@ -80,15 +84,24 @@ func (c *Cache) Others(ctx context.Context) (Mesa, error) {
 
 // Peers is Mesa with PoCL, another OpenCL for processors, to compare with: 1 GB.
 func (c *Cache) Peers(ctx context.Context, version string) (Mesa, error) {
-	return c.mesa(ctx, version, version+"-pocl", slices.Concat(mesaPackages, []string{"pocl-opencl-icd"}))
+	return c.mesa(ctx, version, "-pocl", slices.Concat(mesaPackages, []string{"pocl-opencl-icd"}))
 }
 
-func (c *Cache) mesa(ctx context.Context, version, folder string, packages []string) (Mesa, error) {
+func (c *Cache) mesa(ctx context.Context, version, kind string, packages []string) (Mesa, error) {
 	suite, ok := MesaSuites[version]
-	if !ok {
-		return Mesa{}, fmt.Errorf("Mesa %q: want 25 or 26", version)
+	vulkan := kind == "-vulkan" || kind == "-vkmark"
+	if !ok && IsFolder(version) {
+		base, err := c.mesa(ctx, map[bool]string{false: "25", true: "26"}[vulkan], kind, packages) // the rest of the system
+		if err != nil {
+			return base, err
+		}
+		base.Vulkan = vulkan
+		return c.ownMesa(ctx, version, base)
 	}
-	return c.fetchMesa(ctx, suite, folder, packages)
+	if !ok {
+		return Mesa{}, fmt.Errorf("Mesa %q: want 25, 26, or the folder of your own, with a slash in its name", version)
+	}
+	return c.fetchMesa(ctx, suite, version+kind, packages)
 }
 
 func (c *Cache) fetchMesa(ctx context.Context, suite, folder string, packages []string) (Mesa, error) {

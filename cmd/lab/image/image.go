@@ -12,6 +12,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"debug/elf"
 	"errors"
 	"fmt"
 	"io"
@@ -19,6 +20,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -26,6 +28,7 @@ import (
 	"time"
 
 	"github.com/umbra-gpu/umbra/cmd/lab/fetch"
+	"github.com/umbra-gpu/umbra/cmd/lab/kmod"
 )
 
 // module is the path of the project's module, and guest the package of the guest
@@ -49,11 +52,16 @@ type Content struct {
 
 	Firmware      *fetch.Firmware // nil for none
 	FirmwareFiles []string        // of its Root, for /lib/firmware
+
+	Only bool // the guest runs Programs alone: without Mesa if they do not use it
 }
 
 // ProgramsDir is where a guest has its compiled programs, by the names of their sources. With a
 // compiler, it has the sources there too, and the headers of the project's programs.
 const ProgramsDir = "/programs"
+
+// shaderCache is where a guest's Mesa looks for what it has compiled: its programs have HOME=/tmp.
+const shaderCache = "tmp/.cache/" + fetch.ShaderCacheDir
 
 // programs is the project's folder of programs, with the headers that they share.
 const programs = "tests/shim/programs"
@@ -73,7 +81,7 @@ func Programs(names ...string) ([]string, error) {
 
 // Build returns the path of the image with this content, in a folder.
 func Build(ctx context.Context, dir string, c Content) (string, error) {
-	init, err := build(ctx)
+	init, err := build(ctx, dir)
 	if err != nil {
 		return "", err
 	}
@@ -85,16 +93,24 @@ func Build(ctx context.Context, dir string, c Content) (string, error) {
 	a.add("tmp", fs.ModeDir|0o777, 0, 0, nil)
 	a.add("init", 0o755, 0, 0, init)
 	var files []string // of Mesa
+	var shaders string // a folder
+	var compiled []string
 	if c.Mesa != nil {
-		if err := a.addPrograms(ctx, c); err != nil {
+		plain, err := a.addPrograms(ctx, c)
+		if err != nil {
 			return "", err
 		}
-		if files, err = c.Mesa.GuestFiles(); err != nil {
+		mesa := *c.Mesa
+		mesa.LibC = c.Only && plain
+		if files, err = mesa.GuestFiles(); err != nil {
 			return "", err
+		}
+		if !mesa.LibC && !mesa.Vulkan {
+			shaders, compiled = mesa.Shaders(ctx)
 		}
 	}
 	if c.Kernel.Modules != "" {
-		if err := a.addFolder(libDir(c)+"/modules", c.Kernel.Modules); err != nil {
+		if err := a.addFolder(libDir(c)+"/modules", c.Kernel.Modules, kmod.Unsigned); err != nil {
 			return "", err
 		}
 	}
@@ -103,7 +119,7 @@ func Build(ctx context.Context, dir string, c Content) (string, error) {
 	hash := sha256.New()
 	hash.Write(a.Bytes())
 	if c.Mesa != nil {
-		fmt.Fprintln(hash, c.Mesa.Packages, files)
+		fmt.Fprintln(hash, c.Mesa.Packages, files, compiled)
 	}
 	if c.Firmware != nil {
 		fmt.Fprintln(hash, c.Firmware.Packages, c.FirmwareFiles)
@@ -122,10 +138,10 @@ func Build(ctx context.Context, dir string, c Content) (string, error) {
 	}
 	defer os.Remove(tmp.Name())
 	if c.Mesa != nil {
-		err = a.addFiles(tmp, "", c.Mesa.Root, files)
+		err = errors.Join(a.addFiles(tmp, "", c.Mesa.Root, files, nil), a.addFiles(tmp, shaderCache, shaders, compiled, nil))
 	}
 	if c.Firmware != nil && err == nil {
-		err = a.addFiles(tmp, libDir(c)+"/firmware", c.Firmware.Root, c.FirmwareFiles)
+		err = a.addFiles(tmp, libDir(c)+"/firmware", c.Firmware.Root, c.FirmwareFiles, nil)
 	}
 	a.add("TRAILER!!!", 0, 0, 0, nil)
 	_, werr := tmp.Write(a.Bytes())
@@ -138,8 +154,8 @@ func Build(ctx context.Context, dir string, c Content) (string, error) {
 	return out, prune(dir)
 }
 
-// build returns the guest program.
-func build(ctx context.Context) ([]byte, error) {
+// build returns the guest program. It stays in the folder: the toolchain does not link it again if nothing changed.
+func build(ctx context.Context, dir string) ([]byte, error) {
 	program.Lock()
 	defer program.Unlock()
 	if program.data != nil {
@@ -149,12 +165,12 @@ func build(ctx context.Context) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	tmp, err := os.MkdirTemp("", "umbra-image-")
+	unlock, err := fetch.Lock(ctx, filepath.Join(dir, "agent.lock"), nil)
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(tmp)
-	bin := filepath.Join(tmp, "init")
+	defer unlock()
+	bin := filepath.Join(dir, "agent")
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", bin, guest)
 	cmd.Dir = src
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64", "GOFLAGS=", "GOWORK=off")
@@ -209,17 +225,18 @@ func libDir(c Content) string {
 	return "lib"
 }
 
-// addPrograms adds the programs. It compiles those that are sources.
-func (a *archive) addPrograms(ctx context.Context, c Content) error {
+// addPrograms adds the programs. It compiles those that are sources, and reports whether all of them use the C library alone.
+func (a *archive) addPrograms(ctx context.Context, c Content) (plain bool, err error) {
 	tmp, err := os.MkdirTemp("", "umbra-image-")
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer os.RemoveAll(tmp)
 	src, err := Source()
 	if err != nil {
-		return err
+		return false, err
 	}
+	plain = len(c.Programs) > 0
 	for _, source := range c.Programs {
 		name, isSource := strings.CutSuffix(filepath.Base(source), ".c")
 		bin := filepath.Join(tmp, name)
@@ -231,13 +248,14 @@ func (a *archive) addPrograms(ctx context.Context, c Content) error {
 			err = os.WriteFile(bin, data, 0o755)
 		}
 		if err != nil {
-			return err
+			return false, err
 		}
+		plain = plain && isSource && usesLibC(bin)
 	}
 	if c.Mesa.Tools {
 		headers, err := filepath.Glob(filepath.Join(src, programs, "*.h"))
 		if err != nil {
-			return err
+			return false, err
 		}
 		for _, text := range slices.Concat(c.Programs, headers) {
 			data, err := os.ReadFile(text)
@@ -245,11 +263,28 @@ func (a *archive) addPrograms(ctx context.Context, c Content) error {
 				err = os.WriteFile(filepath.Join(tmp, filepath.Base(text)), data, 0o644)
 			}
 			if err != nil {
-				return err
+				return false, err
 			}
 		}
 	}
-	return a.addFolder(ProgramsDir[1:], tmp)
+	return plain, a.addFolder(ProgramsDir[1:], tmp, nil)
+}
+
+// others are functions by which a program comes to libraries or programs that it does not name.
+var others = regexp.MustCompile(`^_*(dlm?open|system|popen|posix_spawnp?|f?exec.*)$`)
+
+// usesLibC reports whether a program uses the C library alone.
+func usesLibC(bin string) bool {
+	f, err := elf.Open(bin)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	libs, err := f.ImportedLibraries()
+	symbols, err2 := f.ImportedSymbols()
+	return errors.Join(err, err2) == nil &&
+		!slices.ContainsFunc(libs, func(name string) bool { return !slices.Contains(fetch.LibCParts, name) }) &&
+		!slices.ContainsFunc(symbols, func(s elf.ImportedSymbol) bool { return others.MatchString(s.Name) })
 }
 
 // archive is a cpio archive in the format that the kernel reads ("newc").
@@ -260,6 +295,10 @@ type archive struct {
 
 // add adds a file, a folder, a character device, or a link whose data is its target.
 func (a *archive) add(name string, mode fs.FileMode, major, minor int, data []byte) {
+	a.addDated(name, mode, 0, major, minor, data)
+}
+
+func (a *archive) addDated(name string, mode fs.FileMode, modified int64, major, minor int, data []byte) {
 	a.files++
 	m := uint32(mode.Perm())
 	switch {
@@ -273,7 +312,7 @@ func (a *archive) add(name string, mode fs.FileMode, major, minor int, data []by
 		m |= 0o100000
 	}
 	fmt.Fprint(a, "070701")
-	for _, v := range []int{a.files, int(m), 0, 0, 1, 0, len(data), 0, 0, major, minor, len(name) + 1, 0} {
+	for _, v := range []int{a.files, int(m), 0, 0, 1, int(modified), len(data), 0, 0, major, minor, len(name) + 1, 0} {
 		fmt.Fprintf(a, "%08x", v)
 	}
 	a.WriteString(name + "\x00")
@@ -282,8 +321,8 @@ func (a *archive) add(name string, mode fs.FileMode, major, minor int, data []by
 	a.Write(make([]byte, -a.Len()&3))
 }
 
-// addFolder adds the files of a folder, which has no other folders.
-func (a *archive) addFolder(name, dir string) error {
+// addFolder adds the files of a folder, which has no other folders, each as change makes it.
+func (a *archive) addFolder(name, dir string, change func([]byte) []byte) error {
 	found, err := filepath.Glob(filepath.Join(dir, "*"))
 	if err != nil {
 		return err
@@ -291,12 +330,12 @@ func (a *archive) addFolder(name, dir string) error {
 	for i := range found {
 		found[i] = filepath.Base(found[i])
 	}
-	return a.addFiles(nil, name, dir, found)
+	return a.addFiles(nil, name, dir, found, change)
 }
 
 // addFiles adds files and links of a folder, with the folders above each. It passes them on to w one by
 // one, if that is not nil: all of them may take much room.
-func (a *archive) addFiles(w io.Writer, name, dir string, files []string) error {
+func (a *archive) addFiles(w io.Writer, name, dir string, files []string, change func([]byte) []byte) error {
 	known := map[string]bool{".": true}
 	var parents func(dir string)
 	parents = func(dir string) {
@@ -324,10 +363,14 @@ func (a *archive) addFiles(w io.Writer, name, dir string, files []string) error 
 		if err != nil {
 			return err
 		}
-		a.add(to, info.Mode(), 0, 0, data)
+		if change != nil {
+			data = change(data)
+		}
 		if w == nil {
+			a.add(to, info.Mode(), 0, 0, data)
 			continue
 		}
+		a.addDated(to, info.Mode(), info.ModTime().Unix(), 0, 0, data) // Mesa's cache tells a library of OpenCL by its time
 		if _, err := a.WriteTo(w); err != nil {
 			return err
 		}

@@ -2,7 +2,9 @@ package image
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -35,4 +37,26 @@ func TestPrune(t *testing.T) {
 func exists(p string) bool {
 	_, err := os.Stat(p)
 	return err == nil
+}
+
+// A program that only prints needs no Mesa; one that opens libraries or starts programs may.
+func TestUsesLibC(t *testing.T) {
+	if _, err := exec.LookPath("gcc"); err != nil {
+		t.Skip("needs gcc: apt-get install gcc libc6-dev")
+	}
+	for source, want := range map[string]bool{
+		`#include <stdio.h>
+int main(void) { puts("hello"); }`: true,
+		`#include <stdlib.h>
+int main(void) { return system("clinfo"); }`: false,
+		`#include <dlfcn.h>
+int main(void) { return !dlopen("libOpenCL.so.1", RTLD_NOW); }`: false,
+	} {
+		bin := filepath.Join(t.TempDir(), "program")
+		cmd := exec.CommandContext(t.Context(), "gcc", "-o", bin, "-x", "c", "-")
+		cmd.Stdin = strings.NewReader(source)
+		require.NoError(t, cmd.Run())
+		require.Equal(t, want, usesLibC(bin), source)
+	}
+	require.False(t, usesLibC("image_test.go"))
 }

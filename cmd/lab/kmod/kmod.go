@@ -7,7 +7,9 @@ package kmod
 
 import (
 	"bytes"
+	"compress/gzip"
 	"debug/elf"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +19,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/klauspost/compress/zstd"
 	"github.com/therootcompany/xz"
 )
 
@@ -62,7 +65,7 @@ func Open(dir string) (*Tree, error) {
 	return t, nil
 }
 
-var moduleFile = regexp.MustCompile(`\.ko(\.xz)?$`)
+var moduleFile = regexp.MustCompile(`\.ko(\.xz|\.zst|\.gz)?$`)
 
 // Module is one module taken from a tree, and what it says of itself.
 type Module struct {
@@ -71,6 +74,7 @@ type Module struct {
 	Depends  []string // must be loaded first
 	Soft     []string // loaded too where they exist ("softdep=pre: a post: b")
 	Firmware []string // files that it may ask for, below lib/firmware
+	Magic    string   // the kernel that it is for, and options of that
 }
 
 // Closure returns the wanted modules and all they depend on, every module
@@ -89,7 +93,7 @@ func (t *Tree) Closure(want ...string) ([]Module, error) {
 			if soft {
 				return nil
 			}
-			return fmt.Errorf("module %s, wanted by %s, is not in %s", name, wantedBy, t.dir)
+			return fmt.Errorf("%s has no module %s, which %s needs; enable CONFIG_DRM_NOUVEAU, and run make modules_install", t.dir, name, wantedBy)
 		}
 		done[name] = true
 		m, err := Read(filepath.Join(t.dir, rel))
@@ -110,7 +114,7 @@ func (t *Tree) Closure(want ...string) ([]Module, error) {
 		return nil
 	}
 	for _, w := range want {
-		if err := visit(w, "the caller", false); err != nil {
+		if err := visit(w, "a guest", false); err != nil {
 			return nil, err
 		}
 	}
@@ -121,11 +125,8 @@ func (t *Tree) Closure(want ...string) ([]Module, error) {
 func Read(file string) (Module, error) {
 	m := Module{Name: Name(file)}
 	data, err := os.ReadFile(file)
-	if err == nil && strings.HasSuffix(file, ".xz") {
-		var r io.Reader
-		if r, err = xz.NewReader(bytes.NewReader(data), xz.DefaultDictMax); err == nil {
-			data, err = io.ReadAll(r)
-		}
+	if err == nil {
+		data, err = decompress(data, filepath.Ext(file))
 	}
 	if err == nil {
 		m.Data = data
@@ -137,6 +138,29 @@ func Read(file string) (Module, error) {
 	return m, nil
 }
 
+func decompress(data []byte, ext string) (_ []byte, err error) {
+	var r io.Reader
+	switch ext {
+	case ".xz":
+		r, err = xz.NewReader(bytes.NewReader(data), xz.DefaultDictMax)
+	case ".gz":
+		r, err = gzip.NewReader(bytes.NewReader(data))
+	case ".zst":
+		z, err := zstd.NewReader(nil)
+		if err != nil {
+			return nil, err
+		}
+		defer z.Close()
+		return z.DecodeAll(data, nil)
+	default:
+		return data, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(r)
+}
+
 // parse reads the module's .modinfo section.
 func (m *Module) parse() error {
 	f, err := elf.NewFile(bytes.NewReader(m.Data))
@@ -144,6 +168,9 @@ func (m *Module) parse() error {
 		return err
 	}
 	s := f.Section(".modinfo")
+	if f.Machine != elf.EM_X86_64 {
+		return fmt.Errorf("a module for %v; the guest is an %v", f.Machine, elf.EM_X86_64)
+	}
 	if s == nil {
 		return errors.New("no .modinfo section: not a kernel module")
 	}
@@ -160,6 +187,8 @@ func (m *Module) parse() error {
 					m.Depends = append(m.Depends, Name(d))
 				}
 			}
+		case "vermagic":
+			m.Magic = value
 		case "firmware":
 			m.Firmware = append(m.Firmware, value)
 		case "softdep":
@@ -184,4 +213,20 @@ func Install(dir string, mods []Module) error {
 		}
 	}
 	return nil
+}
+
+// Unsigned returns a module without its signature (include/linux/module_signature.h: 12 bytes, the last four with the
+// length, before a line of text). A kernel on an emulated processor hashes for two seconds to check those of nouveau
+// and the modules below it.
+func Unsigned(module []byte) []byte {
+	const line, info = "~Module signature appended~\n", 12
+	rest, ok := bytes.CutSuffix(module, []byte(line))
+	if !ok || len(rest) < info {
+		return module
+	}
+	n := len(rest) - info
+	if size := int(binary.BigEndian.Uint32(rest[len(rest)-4:])); size <= n {
+		return rest[:n-size]
+	}
+	return module
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -91,7 +92,7 @@ func TestClosureFails(t *testing.T) {
 		"bad.ko.xz": []byte("not xz"),
 	})
 	_, err := tr.Closure("a")
-	require.ErrorContains(t, err, "module b, wanted by a")
+	require.ErrorContains(t, err, "no module b, which a needs")
 	_, err = tr.Closure("notelf")
 	require.ErrorContains(t, err, "notelf.ko")
 	_, err = tr.Closure("bad")
@@ -106,4 +107,14 @@ func TestClosureCycle(t *testing.T) {
 	mods, err := tr.Closure("a")
 	require.NoError(t, err)
 	require.Len(t, mods, 2)
+}
+
+func TestUnsigned(t *testing.T) {
+	plain := module(t, "license=GPL")
+	signed := slices.Concat(plain, []byte("signature"), make([]byte, 8), []byte{0, 0, 0, 9}, []byte("~Module signature appended~\n"))
+	require.Equal(t, plain, Unsigned(signed))
+	require.Equal(t, plain, Unsigned(plain))
+	signed[len(plain)+9+8] = 0xff // longer than the file
+	require.Equal(t, signed, Unsigned(signed))
+	require.Equal(t, signed[len(signed)-28:], Unsigned(signed[len(signed)-28:]))
 }

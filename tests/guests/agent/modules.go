@@ -20,6 +20,9 @@ func (s *System) Modprobe(a proto.ModprobeArgs) (res proto.ModprobeResult, err e
 	res.Loaded = []proto.LoadedModule{}
 	files := s.glob("lib/modules/*.ko")
 	last := slices.IndexFunc(files, func(f string) bool { return moduleName(f) == moduleName(a.Name) })
+	if _, err := os.Stat(s.path("sys/module/" + moduleName(a.Name))); last < 0 && err == nil {
+		return res, nil // built in
+	}
 	if last < 0 {
 		return res, fmt.Errorf("no module %q in /lib/modules", a.Name)
 	}

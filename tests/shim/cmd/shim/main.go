@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -31,6 +32,7 @@ func main() {
 
 const usage = `shim run [flags] PROGRAM [argument...]   run a program on the software card; a name that ends in .c is compiled first
 shim replay FILE...                      replay recordings
+shim show [-methods] FILE                explain a recording: submissions, launches, programs, and where one failed
 shim piglit [flags]                      run piglit's OpenCL and compute tests, and say which of them count
 shim bench [flags]                       compare the card's speed with Mesa's renderer and PoCL
 
@@ -38,7 +40,7 @@ shim run -h, shim piglit -h and shim bench -h list the flags.
 `
 
 func run(ctx context.Context, args []string) error {
-	commands := map[string]func(context.Context, []string) error{"run": runProgram, "replay": replay, "piglit": piglit, "bench": bench}
+	commands := map[string]func(context.Context, []string) error{"run": runProgram, "replay": replay, "show": show, "piglit": piglit, "bench": bench}
 	if len(args) > 0 && commands[args[0]] != nil {
 		return commands[args[0]](ctx, args[1:])
 	}
@@ -57,8 +59,8 @@ func newHost(ctx context.Context, packages shim.Packages, mesa string) (*shim.Ho
 
 func runProgram(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("shim run", flag.ContinueOnError)
-	version := flags.String("mesa", "25", "version of Mesa: 25 or 26")
-	record := flags.String("record", "", "file to record to, if the program succeeds")
+	version := flags.String("mesa", "25", "version of Mesa: 25 or 26; or the prefix of one that you built, with a / in its name")
+	record := flags.String("record", "", "file to record to; without it, a program that fails leaves a recording in the folder of temporary files")
 	device := flags.String("device", shim.OurCard, "device: nouveau, which is our card, or llvmpipe")
 	var cfg shim.Config
 	flags.BoolVar(&cfg.AllowNotExecuted, "allow-not-executed", false, "go on when the card does not carry out a method")
@@ -105,15 +107,22 @@ func runProgram(ctx context.Context, args []string) error {
 			return err
 		}
 	}
-	p := shim.Program{Argv: argv, Device: *device, Config: cfg, Record: *record != "", Output: output, Errors: os.Stderr}
+	p := shim.Program{Argv: argv, Device: *device, Config: cfg, Record: true, Output: output, Errors: os.Stderr}
 	r, err := host.Run(ctx, p)
 	if *profiled && err == nil {
 		err = printProfile(&profile, *asJSON)
 	}
-	if err != nil || r == nil {
+	if r == nil || err == nil && *record == "" {
 		return err
 	}
-	return store(*record, r)
+	if *record == "" {
+		*record = filepath.Join(os.TempDir(), "umbra-"+filepath.Base(argv[0])+".rec")
+	}
+	stored := store(*record, r)
+	if err != nil && stored == nil {
+		fmt.Fprintf(os.Stderr, "shim: what it did until then is in %s; shim show explains it\n", *record)
+	}
+	return errors.Join(err, stored)
 }
 
 func printProfile(p *shim.Profile, asJSON bool) error {
@@ -149,19 +158,44 @@ func replay(_ context.Context, names []string) error {
 	}
 	for _, name := range names {
 		if err := replayOne(name); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
+			return err
 		}
 	}
 	return nil
 }
 
-func replayOne(name string) error {
+func readRecording(name string) (*shim.Recording, error) {
 	f, err := os.Open(name)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer f.Close()
 	r, err := shim.ReadRecording(f)
+	if err != nil {
+		err = fmt.Errorf("%s: %w", name, err)
+	}
+	return r, err
+}
+
+func show(_ context.Context, args []string) error {
+	flags := flag.NewFlagSet("shim show", flag.ContinueOnError)
+	methods := flags.Bool("methods", false, "name the methods of all submissions; without it, of one that fails")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if flags.NArg() != 1 {
+		return fmt.Errorf("show: %d files; give one", flags.NArg())
+	}
+	r, err := readRecording(flags.Arg(0))
+	if err != nil {
+		return err
+	}
+	w := bufio.NewWriter(os.Stdout)
+	return errors.Join(shim.Show(w, r, *methods), w.Flush())
+}
+
+func replayOne(name string) error {
+	r, err := readRecording(name)
 	if err != nil {
 		return err
 	}
@@ -172,7 +206,7 @@ func replayOne(name string) error {
 	defer m.Close()
 	start := time.Now()
 	if err := shim.Replay(m, r); err != nil {
-		return err
+		return fmt.Errorf("%s: %w", name, err)
 	}
 	fmt.Printf("%s: %s, as recorded in %v\n", filepath.Base(name), r.Program, time.Since(start).Round(time.Millisecond))
 	return nil

@@ -21,7 +21,7 @@ import (
 // testdata/piglit.txt.
 func piglit(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("shim piglit", flag.ContinueOnError)
-	version := flags.String("mesa", "25", "version of Mesa: 25 or 26")
+	version := flags.String("mesa", "25", "version of Mesa: 25 or 26; or the prefix of one that you built, with a / in its name")
 	match := flags.String("match", "", "only tests whose path contains this")
 	every := flags.Int("every", 1, "only one of so many tests")
 	jobs := flags.Int("jobs", 1, "how many tests run at once")

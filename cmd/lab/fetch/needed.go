@@ -1,0 +1,108 @@
+package fetch
+
+import (
+	"cmp"
+	"context"
+	"debug/elf"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// machineLibraries are where this machine has libraries that a Mesa built here uses.
+var machineLibraries = []string{"/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/lib"}
+
+// LibCParts are the C library and the program loader. They belong together: all of them are Debian's, or all are newer.
+var LibCParts = []string{"ld-linux-x86-64.so.2", "libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1", "libresolv.so.2"}
+
+// addNeeded adds the libraries that files need: the prefix's own, else Debian's, which are there, else this machine's.
+func (p *prefix) addNeeded(ctx context.Context, c *Cache, libs string, files []string) error {
+	done := make(map[string]bool)
+	for queue := slices.Clone(files); len(queue) > 0; queue = queue[1:] {
+		f, err := elf.Open(queue[0])
+		if err != nil {
+			continue // a folder, or no library
+		}
+		names, err := f.ImportedLibraries()
+		needs, _ := f.DynamicVersionNeeds() // fails for a file without versions
+		f.Close()
+		if err == nil {
+			err = p.seeToLibC(ctx, c, libs, needs)
+		}
+		if err != nil {
+			return fmt.Errorf("Mesa %s: %s: %w", p.dir, filepath.Base(queue[0]), err)
+		}
+		for _, name := range names {
+			if done[name] || slices.Contains(LibCParts, name) {
+				continue
+			}
+			done[name] = true
+			from := firstMatch(filepath.Join(p.dir, p.libs), name)
+			if from == "" && exists(filepath.Join(libs, name)) {
+				continue
+			}
+			for _, dir := range machineLibraries {
+				from = cmp.Or(from, firstMatch(dir, name))
+			}
+			if from == "" {
+				return fmt.Errorf("Mesa %s: %s needs %s, which is neither in %s, nor in Debian's Mesa, nor on this machine; install it here, or copy it there",
+					p.dir, filepath.Base(queue[0]), name, p.libs)
+			}
+			if err := c.copy(ctx, libs, "-L", from); err != nil {
+				return err
+			}
+			queue = append(queue, from)
+		}
+	}
+	return nil
+}
+
+// seeToLibC takes a newer C library, the prefix's or this machine's, if Debian's does not have the versions that are needed.
+func (p *prefix) seeToLibC(ctx context.Context, c *Cache, libs string, needs []elf.DynamicVersionNeed) error {
+	lacks := lacking(libs, needs)
+	if lacks == "" {
+		return nil
+	}
+	for _, dir := range append([]string{filepath.Join(p.dir, p.libs)}, machineLibraries...) {
+		if parts := match(dir, LibCParts...); len(parts) == len(LibCParts) && lacking(dir, needs) == "" {
+			return c.copy(ctx, libs, "-L", parts...)
+		}
+	}
+	return fmt.Errorf("needs %s, which the C libraries of Debian's %s and of this machine do not have; build Mesa on this machine, or on a system that is not newer", lacks, trixie)
+}
+
+// lacking returns a version that is needed of the C library and is not in a folder's, "" for none.
+func lacking(dir string, needs []elf.DynamicVersionNeed) string {
+	f, err := elf.Open(filepath.Join(dir, "libc.so.6"))
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	has, _ := f.DynamicVersions() // fails for a file without versions
+	for _, n := range needs {
+		for _, d := range n.Needs {
+			if n.Name == "libc.so.6" && !slices.ContainsFunc(has, func(v elf.DynamicVersion) bool { return v.Name == d.Dep }) {
+				return d.Dep
+			}
+		}
+	}
+	return ""
+}
+
+// compilerFiles adds what OpenCL's compiler opens by name: the prefix's own, and of this machine what Debian's Mesa does not have.
+func (p *prefix) compilerFiles(ctx context.Context, c *Cache, root string) error {
+	own := filepath.Join(p.dir, "lib")
+	for _, lib := range []string{own, "/usr/lib"} {
+		for _, file := range match(lib, "llvm-*/lib/clang/*/include/opencl-c*.h", "clang/*/include/opencl-c*.h", "clc/spirv*") {
+			to := filepath.Join(root, "usr/lib", strings.TrimPrefix(file, lib))
+			if lib != own && exists(to) {
+				continue
+			}
+			if err := c.copy(ctx, filepath.Dir(to), "-Lp", file); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,108 @@
+package fetch
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/umbra-gpu/umbra/cmd/lab/kmod"
+)
+
+// OwnKernel returns a kernel that somebody built: its bzImage, and its lib/modules/RELEASE, without which that of
+// this machine is taken if there is one. nouveau must be among the modules, or built in.
+func (c *Cache) OwnKernel(ctx context.Context, image, modules string) (Kernel, error) {
+	image, err := filepath.Abs(image)
+	if err != nil {
+		return Kernel{}, err
+	}
+	release, err := imageRelease(image)
+	if err != nil {
+		return Kernel{}, err
+	}
+	k := Kernel{Release: release, Image: image, BzImage: image}
+	if usual := filepath.Join("/lib/modules", release); modules == "" && exists(usual) {
+		modules = usual
+	}
+	if modules == "" {
+		if elf, err := unpackImage(image); err == nil && !bytes.Contains(elf, []byte("nouveau.modeset")) {
+			return k, fmt.Errorf("%s: the kernel %s has no nouveau built in; give the folder of its modules (--modules, or %s), as make modules_install writes it: lib/modules/%s",
+				image, release, EnvKernelModules, release)
+		}
+		return k, nil
+	}
+	if builtIn(modules) {
+		return k, nil
+	}
+	unlock, err := Lock(ctx, c.path("fetch.lock"), nil)
+	if err != nil {
+		return Kernel{}, err
+	}
+	defer unlock()
+	// The user may rebuild them at any time, so they are copied each time, and decompressed.
+	k.Modules = c.path("kernels", "user", release)
+	if err := os.RemoveAll(k.Modules); err != nil {
+		return Kernel{}, err
+	}
+	return k, k.takeModules(modules, k.Modules)
+}
+
+// builtIn reports whether the kernel of a folder of modules has nouveau without a module.
+func builtIn(modules string) bool {
+	list, err := os.ReadFile(filepath.Join(modules, "modules.builtin"))
+	return err == nil && bytes.Contains(list, []byte("/nouveau.ko"))
+}
+
+// takeModules copies what a guest needs of a kernel's modules.
+func (k *Kernel) takeModules(from, to string) error {
+	tree, err := kmod.Open(from)
+	if err != nil {
+		return err
+	}
+	mods, err := tree.Closure(GuestModules...)
+	if err != nil {
+		return err
+	}
+	k.Loadable = nil
+	for _, m := range mods {
+		if built, _, _ := strings.Cut(m.Magic, " "); built != k.Release {
+			return fmt.Errorf("%s: module %s is for Linux %q, and the kernel is %s; give the folder of that kernel's modules", from, m.Name, built, k.Release)
+		}
+		k.Loadable = append(k.Loadable, m.Name)
+	}
+	return kmod.Install(to, mods)
+}
+
+// imageRelease reads a bzImage's release from its header (Linux x86 boot
+// protocol 2.0: "HdrS" at 202h; the word at 20Eh plus 200h is the offset of a
+// string that starts with it), and sees that it is for 64 bits (bit 0 of 236h).
+func imageRelease(file string) (string, error) {
+	head, err := os.ReadFile(file)
+	if err != nil {
+		return "", err
+	}
+	const remedy = "give arch/x86/boot/bzImage of a kernel for x86-64, or a /boot/vmlinuz"
+	switch {
+	case bytes.HasPrefix(head, []byte("\x7fELF")):
+		return "", fmt.Errorf("%s is an ELF file, as vmlinux is; %s", file, remedy)
+	case len(head) > 0x40 && (string(head[0x38:0x3c]) == "ARM\x64" || string(head[0x38:0x3c]) == "RSC\x05"):
+		return "", fmt.Errorf("%s is a kernel for ARM or RISC-V; %s", file, remedy)
+	case len(head) < 0x240 || string(head[0x202:0x206]) != "HdrS":
+		return "", fmt.Errorf("%s is not a bzImage (no HdrS at 202h); %s", file, remedy)
+	case head[0x236]&1 == 0:
+		return "", fmt.Errorf("%s is a kernel for 32 bits; %s", file, remedy)
+	}
+	at := int(binary.LittleEndian.Uint16(head[0x20e:])) + 0x200
+	if at >= len(head) {
+		return "", fmt.Errorf("%s: the header's version string lies at %#x, beyond the header", file, at)
+	}
+	text, _, _ := bytes.Cut(head[at:], []byte{0})
+	release, _, _ := strings.Cut(string(text), " ")
+	if release == "" {
+		return "", fmt.Errorf("%s: the header's version string is empty", file)
+	}
+	return release, nil
+}
