@@ -99,10 +99,11 @@ func assemble(args []string) error {
 	if err != nil {
 		return err
 	}
-	compiler, err := functions.NewCompiler()
+	newCompiler := functions.NewCompiler
 	if strings.Contains(string(ir), compile.KernelStart) {
-		compiler, err = functions.NewPTXCompiler()
+		newCompiler = functions.NewPTXCompiler
 	}
+	compiler, err := newCompiler()
 	if err != nil {
 		return err
 	}

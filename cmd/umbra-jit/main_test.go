@@ -14,6 +14,7 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/engine"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/jit"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/compile"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/interp"
 )
 
@@ -195,14 +196,16 @@ func TestAssemble(t *testing.T) {
 	cfg := realLibrary(t)
 	self, err := os.Executable()
 	require.NoError(t, err)
+	const refused = "the IR is not valid"
 	for ir, want := range map[string]string{
-		"define void @warp() {\nret void\n}\n": "warp:",
-		"define nonsense":                      "the IR is not valid",
+		"define void @warp() {\nret void\n}\n":      "warp:",
+		compile.KernelStart + "() {\nret void\n}\n": ".entry kernel(",
+		"define nonsense":                           refused,
 	} {
 		cmd := exec.Command(self, jit.Assemble, cfg.LLVM, cfg.Dependencies)
 		cmd.Stdin = strings.NewReader(ir)
 		text, err := cmd.CombinedOutput()
 		require.Contains(t, string(text), want)
-		require.Equal(t, want == "warp:", err == nil)
+		require.Equal(t, want != refused, err == nil)
 	}
 }

@@ -25,7 +25,7 @@ type piece struct {
 	backing
 }
 
-// after is where the byte is that is n bytes after the first.
+// after returns the place of the byte at addr + n.
 func (p piece) after(n uint64) backing { return backing{p.file, p.off + n} }
 
 // MaxMappings implements card.Relocator.
@@ -76,8 +76,8 @@ func (v *vram) relocate(r card.Relocation) (done uint64, err error) {
 // runs calls f for each piece of VRAM that lies together now, until it returns false. f may change where the piece is.
 func (v *vram) runs(addr, size uint64, f func(addr, n uint64, at backing) bool) {
 	for end := addr + size; addr < end; {
-		i := v.holds(addr)
-		n := min(v.ends(i), end) - addr
+		i := v.pieceAt(addr)
+		n := min(v.pieceEnd(i), end) - addr
 		if !f(addr, n, v.pieces[i].after(addr-v.pieces[i].addr)) {
 			return
 		}
@@ -85,8 +85,8 @@ func (v *vram) runs(addr, size uint64, f func(addr, n uint64, at backing) bool) 
 	}
 }
 
-// holds returns the piece that has the byte at addr.
-func (v *vram) holds(addr uint64) int {
+// pieceAt returns the index of the piece that has the byte at addr.
+func (v *vram) pieceAt(addr uint64) int {
 	i, found := slices.BinarySearchFunc(v.pieces, addr, func(p piece, addr uint64) int { return cmp.Compare(p.addr, addr) })
 	if !found {
 		i--
@@ -94,8 +94,8 @@ func (v *vram) holds(addr uint64) int {
 	return i
 }
 
-// ends returns where a piece ends.
-func (v *vram) ends(i int) uint64 {
+// pieceEnd returns the address after the last byte of a piece.
+func (v *vram) pieceEnd(i int) uint64 {
 	if i+1 < len(v.pieces) {
 		return v.pieces[i+1].addr
 	}
@@ -162,12 +162,12 @@ func (v *vram) copy(dest *os.File, off uint64, from backing, n uint64) error {
 func (v *vram) note(addr, n uint64, at backing) {
 	v.renew(addr, n)
 	end := addr + n
-	first, last := v.holds(addr), v.holds(end-1)
+	first, last := v.pieceAt(addr), v.pieceAt(end-1)
 	now := []piece{{addr, at}}
 	if p := v.pieces[first]; p.addr < addr {
 		now = []piece{p, {addr, at}}
 	}
-	if v.ends(last) > end {
+	if v.pieceEnd(last) > end {
 		p := v.pieces[last]
 		now = append(now, piece{end, p.after(end - p.addr)})
 	}
@@ -180,5 +180,5 @@ func (v *vram) note(addr, n uint64, at backing) {
 		last++
 		now = append(now, v.pieces[last])
 	}
-	v.pieces = slices.Replace(v.pieces, first, last+1, slices.CompactFunc(now, func(a, b piece) bool { return a.after(b.addr-a.addr) == b.backing })...)
+	v.pieces = slices.Replace(v.pieces, first, last+1, slices.CompactFunc(now, func(p, before piece) bool { return before.after(p.addr-before.addr) == p.backing })...)
 }

@@ -108,7 +108,7 @@ func (v *vram) empty(page uint64) bool {
 		return false
 	}
 	defer v.mu.Unlock()
-	p := v.pieces[v.holds(page*pageSize)]
+	p := v.pieces[v.pieceAt(page*pageSize)]
 	at := p.after(page*pageSize - p.addr)
 	data, err := unix.Seek(int(at.file.Fd()), int64(at.off), unix.SEEK_DATA)
 	return errors.Is(err, unix.ENXIO) || err == nil && uint64(data) >= at.off+pageSize
