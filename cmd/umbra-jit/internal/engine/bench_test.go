@@ -1,9 +1,13 @@
 package engine
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/compile"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/compile/fermi"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/interp"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/simd"
 	"github.com/umbra-gpu/umbra/cmd/umbra-jit/internal/jittest"
@@ -188,4 +193,42 @@ func threadTime(b *testing.B) time.Duration {
 	var t unix.Timespec
 	require.NoError(b, unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t))
 	return time.Duration(t.Nano())
+}
+
+// BenchmarkCompile measures what compiling programs of a length takes: loops of eight instructions, in ms.
+func BenchmarkCompile(b *testing.B) {
+	c := jittest.Compiler(b)
+	operations := []string{
+		"add b32 $r%d $r%d $r%d", "xor b32 $r%d $r%d $r%d", "mul $r%d u32 $r%d u32 $r%d", "add rn f32 $r%d $r%d $r%d", "mul rn f32 $r%d $r%d $r%d",
+		"shl b32 $r%d $r%d clamp $r%d", "max s32 $r%d $r%d $r%d", "min f32 $r%d $r%d $r%d",
+	}
+	for _, length := range []int{50, 300, 1000} {
+		b.Run(strconv.Itoa(length), func(b *testing.B) {
+			r := rand.New(rand.NewPCG(1, uint64(length)))
+			var took []float64
+			for b.Loop() {
+				text, n := "mov b32 $r1 $tidx\n", 1
+				for label := 0; n < length-7; label++ {
+					text += fmt.Sprintf("mov b32 $r30 0x8\nagain%d:\n", label)
+					for range 8 {
+						text += fmt.Sprintf(operations[r.IntN(len(operations))]+"\n", r.IntN(20), r.IntN(20), r.IntN(20))
+					}
+					text += fmt.Sprintf("sub b32 $r30 $r30 0x1\nset $p0 0x1 ne u32 $r30 0x0\n$p0 bra again%d\n", label)
+					n += 12
+				}
+				m := smtest.NewMemory(assemble(b, text+"exit"))
+				l := newLaunch(m, [3]uint32{64, 1, 1})
+				sharedParts(b, c)
+				start := time.Now()
+				code, err := New(c, support, l, fermi.Options(l), llvm.Full)
+				took = append(took, float64(time.Since(start).Microseconds())/1e3)
+				require.NoError(b, err)
+				require.NoError(b, code.Close())
+			}
+			slices.Sort(took)
+			b.ReportMetric(took[len(took)/2], "ms(p50)")
+			b.ReportMetric(took[len(took)*99/100], "ms(p99)")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
 }
