@@ -162,7 +162,6 @@ func (m *Image) GetWarp(i int, w *interp.Warp) error {
 // GetFlow writes what can change in a warp when another one runs.
 func (v *Warp) GetFlow(w *interp.Warp) error {
 	w.Active, w.Exited, w.PC = v.Active, v.Exited, v.PC
-	w.Active &^= w.Exited
 	wait := v.Wait
 	if wait < interp.NoBarrier || wait >= MaxBarriers {
 		return fmt.Errorf("it waits at barrier %d: want %d to %d", wait, interp.NoBarrier, MaxBarriers-1)

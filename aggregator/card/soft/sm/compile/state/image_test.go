@@ -41,7 +41,6 @@ func newBlock(r *rand.Rand) *interp.Block {
 	for i := range b.Warps {
 		w := &b.Warps[i]
 		w.Regs[Registers-1], w.Preds[Predicates-1] = [interp.Lanes]uint32{}, ^uint32(0)
-		w.Exited = ^w.Active
 	}
 	return b
 }
