@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"github.com/umbra-gpu/umbra/cmd/lab/kmod"
@@ -76,6 +77,9 @@ func (k *Kernel) takeModules(from, to string) error {
 	return kmod.Install(to, mods)
 }
 
+// releases matches a kernel's release. It becomes the name of a folder.
+var releases = regexp.MustCompile(`^[0-9][A-Za-z0-9._+~-]*$`)
+
 // imageRelease reads a bzImage's release from its header (Linux x86 boot
 // protocol 2.0: "HdrS" at 202h; the word at 20Eh plus 200h is the offset of a
 // string that starts with it), and sees that it is for 64 bits (bit 0 of 236h).
@@ -101,8 +105,8 @@ func imageRelease(file string) (string, error) {
 	}
 	text, _, _ := bytes.Cut(head[at:], []byte{0})
 	release, _, _ := strings.Cut(string(text), " ")
-	if release == "" {
-		return "", fmt.Errorf("%s: the header's version string is empty", file)
+	if !releases.MatchString(release) {
+		return "", fmt.Errorf("%s: the header's version string begins with %q; want a release such as 6.19.0-own", file, release)
 	}
 	return release, nil
 }
