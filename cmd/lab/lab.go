@@ -160,7 +160,7 @@ func (c *Config) setDefaults() error {
 	case c.Mesa == "" && c.Tools:
 		return errors.New("lab: tools come with Mesa: add -mesa 25 or -mesa 26")
 	case c.Modules != "" && !fetch.IsFolder(c.Kernel):
-		return fmt.Errorf("lab: Modules %s are of a kernel of your own: give its bzImage as Kernel, with a slash in its name", c.Modules)
+		return fmt.Errorf("lab: Modules %s are of a kernel of your own: give its bzImage with --kernel, with a slash in its name", c.Modules)
 	case c.CPUs < 1:
 		return fmt.Errorf("lab: CPUs is %d; at least 1 is needed", c.CPUs)
 	case c.Accel != "" && c.Accel != AccelKVM && c.Accel != AccelTCG:
