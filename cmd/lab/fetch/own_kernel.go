@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -38,17 +39,20 @@ func (c *Cache) OwnKernel(ctx context.Context, image, modules string) (Kernel, e
 	if builtIn(modules) {
 		return k, nil
 	}
-	unlock, err := Lock(ctx, c.path("fetch.lock"), nil)
+	// The user may build them again at any time, also while an image is made of these.
+	state, err := contentOf(modules)
 	if err != nil {
 		return Kernel{}, err
 	}
-	defer unlock()
-	// The user may rebuild them at any time, so they are copied each time, and decompressed.
-	k.Modules = c.path("kernels", "user", release)
-	if err := os.RemoveAll(k.Modules); err != nil {
-		return Kernel{}, err
+	dir := c.path("kernels", "user", release)
+	err = c.makeState(ctx, "modules of Linux "+release, dir, state, &k, func(tmp string) error {
+		return k.takeModules(modules, filepath.Join(tmp, "out", "modules"))
+	})
+	if errors.Is(err, kmod.ErrMissing) {
+		err = fmt.Errorf("%w; enable CONFIG_DRM_NOUVEAU, and run make modules_install", err)
 	}
-	return k, k.takeModules(modules, k.Modules)
+	k.Modules = filepath.Join(dir, state, "modules")
+	return k, err
 }
 
 // builtIn reports whether the kernel of a folder of modules has nouveau without a module.

@@ -104,15 +104,14 @@ func (c *Cache) ownMesa(ctx context.Context, dir string, base Mesa) (Mesa, error
 	p.content = fmt.Sprintf("%x", sha256.Sum256(fmt.Append(nil, p.content, base.Packages)))[:16]
 	own := c.path("mesa", fmt.Sprintf("own-%x", sha256.Sum256([]byte(base.Root+p.dir)))[:20])
 	m := base
-	err = c.make(ctx, "Mesa of "+p.dir, filepath.Join(own, p.content), &m, nil, func(tmp string) error {
+	err = c.makeState(ctx, "Mesa of "+p.dir, own, p.content, &m, func(tmp string) error {
 		root := filepath.Join(tmp, "out", "root")
 		if _, err := c.tool(ctx, "", nil, "cp", "-al", base.Root, root); err != nil {
 			return err
 		}
 		m.Version, m.Own = "of "+p.dir, []string{filepath.Join(p.dir, p.libs), filepath.Join(p.dir, "share")}
 		m.Packages = append(slices.Clone(base.Packages), Package{Name: p.dir, Version: p.content})
-		// States before this one are not needed any more.
-		return errors.Join(p.install(ctx, c, root), os.RemoveAll(own))
+		return p.install(ctx, c, root)
 	})
 	m.Root = filepath.Join(own, p.content, "root")
 	return m, err

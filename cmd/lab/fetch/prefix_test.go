@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -93,5 +94,18 @@ func TestOwnMesa(t *testing.T) {
 	m, err := c.ownMesa(t.Context(), dir, base)
 	require.NoError(t, err)
 	require.NotEqual(t, last.Root, m.Root)
+	require.DirExists(t, last.Root, "programs may run on it")
+
+	unused := time.Now().Add(-2 * stateAge)
+	require.NoError(t, os.Chtimes(filepath.Dir(last.Root), unused, unused))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "lib/libEGL_mesa.so.0"), []byte("newest"), 0o644))
+	require.NoError(t, os.Rename(base.Root, base.Root+"-gone"))
+	_, err = c.ownMesa(t.Context(), dir, base)
+	require.Error(t, err)
+	require.NoError(t, os.Rename(base.Root+"-gone", base.Root))
+	require.DirExists(t, last.Root, "a state is removed only after another was made")
+	_, err = c.ownMesa(t.Context(), dir, base)
+	require.NoError(t, err)
 	require.NoDirExists(t, last.Root)
+	require.DirExists(t, m.Root)
 }

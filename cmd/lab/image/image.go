@@ -110,7 +110,11 @@ func Build(ctx context.Context, dir string, c Content) (string, error) {
 		}
 	}
 	if c.Kernel.Modules != "" {
-		if err := a.addFolder(libDir(c)+"/modules", c.Kernel.Modules, kmod.Unsigned); err != nil {
+		change := kmod.Unsigned
+		if c.Kernel.Version == "" {
+			change = nil // the user's own may refuse modules without a signature
+		}
+		if err := a.addFolder(libDir(c)+"/modules", c.Kernel.Modules, change); err != nil {
 			return "", err
 		}
 	}
