@@ -90,7 +90,7 @@ func (c *Cache) Peers(ctx context.Context, version string) (Mesa, error) {
 func (c *Cache) mesa(ctx context.Context, version, kind string, packages []string) (Mesa, error) {
 	suite, ok := MesaSuites[version]
 	vulkan := kind == "-vulkan" || kind == "-vkmark"
-	if !ok && IsFolder(version) {
+	if !ok && IsPath(version) {
 		base, err := c.mesa(ctx, map[bool]string{false: "25", true: "26"}[vulkan], kind, packages) // the rest of the system
 		if err != nil {
 			return base, err

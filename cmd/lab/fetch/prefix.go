@@ -13,8 +13,8 @@ import (
 	"strings"
 )
 
-// IsFolder tells a Mesa or a kernel of the user's own from a version: a path has a slash.
-func IsFolder(name string) bool { return strings.Contains(name, "/") }
+// IsPath tells a Mesa or a kernel of the user's own from a version: a path has a slash.
+func IsPath(name string) bool { return strings.Contains(name, "/") }
 
 // prefix is where meson installed a Mesa that somebody built.
 type prefix struct {
