@@ -34,8 +34,10 @@ var (
 	mesaFacades = []string{"libEGL.so*", "libGLES*.so*", "libgbm.so*", "libglapi.so*", "libnouveau_noop_drm_shim.so"}
 )
 
-// openPrefix checks that a folder has a Mesa for NVIDIA's GPUs, with Vulkan or with OpenGL or OpenCL.
-func openPrefix(dir string, vulkan bool) (*prefix, error) {
+// openPrefix checks that a folder has a Mesa for NVIDIA's GPUs, with Vulkan or with OpenGL or OpenCL, that can take
+// the place of Debian's.
+func openPrefix(dir string, base Mesa) (*prefix, error) {
+	vulkan := base.Vulkan
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
@@ -69,6 +71,12 @@ func openPrefix(dir string, vulkan bool) (*prefix, error) {
 	case !vulkan && !hasNouveau(in):
 		return fail("%s has no driver nouveau; configure with %s", p.libs, options)
 	}
+	// The guest finds the prefix by links, in the places that Mesa was built for.
+	for _, at := range []string{p.libs, "share"} {
+		if info, err := os.Lstat(filepath.Join(base.Root, dir, at)); err == nil && info.IsDir() {
+			return fail("%s is a folder of Debian's, too; install to a prefix of its own", at)
+		}
+	}
 	p.content, err = contentOf(dir)
 	return p, err
 }
@@ -97,7 +105,7 @@ func contentOf(dir string) (string, error) {
 
 // ownMesa returns Debian's Mesa with a Mesa of the user's own in its place.
 func (c *Cache) ownMesa(ctx context.Context, dir string, base Mesa) (Mesa, error) {
-	p, err := openPrefix(dir, base.Vulkan)
+	p, err := openPrefix(dir, base)
 	if err != nil {
 		return Mesa{}, err
 	}

@@ -38,7 +38,7 @@ func TestOpenPrefix(t *testing.T) {
 		{map[string]string{vulkan: ""}, true, "nouveau_icd*.json is missing"},
 	} {
 		dir := folder(t, c.files)
-		p, err := openPrefix(dir, c.vulkan)
+		p, err := openPrefix(dir, Mesa{Vulkan: c.vulkan, Root: "/nowhere"})
 		if c.want == "" {
 			require.NoError(t, err)
 			require.NotEmpty(t, p.content)
@@ -47,8 +47,13 @@ func TestOpenPrefix(t *testing.T) {
 		require.ErrorContains(t, err, "Mesa "+dir+": ")
 		require.ErrorContains(t, err, c.want)
 	}
-	_, err := openPrefix("/nowhere/mesa", false)
+	_, err := openPrefix("/nowhere/mesa", Mesa{})
 	require.ErrorContains(t, err, "Mesa /nowhere/mesa: no such folder")
+
+	dir, root := folder(t, map[string]string{gallium: nouveau, egl: ""}), t.TempDir()
+	require.NoError(t, os.MkdirAll(filepath.Join(root, dir, "share"), 0o755))
+	_, err = openPrefix(dir, Mesa{Root: root})
+	require.ErrorContains(t, err, "share is a folder of Debian's, too; install to a prefix of its own")
 }
 
 // A Mesa of one's own replaces Debian's by new files: the old ones are also the cache's.
