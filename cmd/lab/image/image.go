@@ -98,11 +98,14 @@ func Build(ctx context.Context, dir string, c Content) (string, error) {
 			return "", err
 		}
 		mesa := *c.Mesa
-		mesa.LibC = c.Only && plain
+		libC := c.Only && plain
+		if libC {
+			mesa = mesa.LibC()
+		}
 		if files, err = mesa.GuestFiles(); err != nil {
 			return "", err
 		}
-		if !mesa.LibC && !mesa.Vulkan {
+		if !libC && !mesa.Vulkan {
 			shaders, compiled = mesa.Shaders(ctx)
 		}
 	}
