@@ -101,9 +101,8 @@ type Config struct {
 	Chip string
 
 	// Mesa is the version of Debian's Mesa that the guest has: "25", "26", or "" for none; or the path of one
-	// that somebody built, where meson installed it. C
-	// sources in Programs are compiled against it; the guest has them in image.ProgramsDir. For a
-	// GH100 it is Vulkan, else OpenCL and OpenGL.
+	// that somebody built, where meson installed it. C sources in Programs are compiled against it; the guest
+	// has them in image.ProgramsDir. For a GH100 it is Vulkan, else OpenCL and OpenGL.
 	Mesa     string
 	Programs []string
 	Only     bool // the guest runs Programs and no other: without Mesa if they do not use it
@@ -151,7 +150,7 @@ func (c *Config) setDefaults() error {
 		return fmt.Errorf("lab: Chip is %q; %q or %q are possible", c.Chip, ChipGF100, ChipGH100)
 	case memory > DefaultMemory && c.Memory < memory:
 		return fmt.Errorf("lab: Memory is %d MiB; a guest with Mesa or firmware as asked for needs %d or more", c.Memory, memory)
-	case c.Chip == ChipGH100 && c.Mesa != "" && c.Mesa != mesaGH100 && !fetch.IsFolder(c.Mesa):
+	case c.Chip == ChipGH100 && c.Mesa != "" && c.Mesa != mesaGH100 && !fetch.IsPath(c.Mesa):
 		return fmt.Errorf("lab: Mesa %s has no driver for a GH100: take -mesa %s", c.Mesa, mesaGH100)
 	case c.Chip == ChipGH100 && c.Tools:
 		return errors.New("lab: tools use OpenCL, which Mesa does not have for a GH100: leave -tools out")
@@ -159,8 +158,8 @@ func (c *Config) setDefaults() error {
 		return errors.New("lab: programs are compiled against Mesa: add -mesa 25 or -mesa 26")
 	case c.Mesa == "" && c.Tools:
 		return errors.New("lab: tools come with Mesa: add -mesa 25 or -mesa 26")
-	case c.Modules != "" && !fetch.IsFolder(c.Kernel):
-		return fmt.Errorf("lab: Modules %s are of a kernel of your own: give its bzImage as Kernel, with a slash in its name", c.Modules)
+	case c.Modules != "" && !fetch.IsPath(c.Kernel):
+		return fmt.Errorf("lab: Modules %s are of a kernel of your own: give its bzImage with --kernel, with a slash in its name", c.Modules)
 	case c.CPUs < 1:
 		return fmt.Errorf("lab: CPUs is %d; at least 1 is needed", c.CPUs)
 	case c.Accel != "" && c.Accel != AccelKVM && c.Accel != AccelTCG:
@@ -211,7 +210,7 @@ func assets(ctx context.Context, cfg Config) (Assets, error) {
 	if a.QEMU, err = cache.QEMU(ctx); err != nil {
 		return a, err
 	}
-	if fetch.IsFolder(cfg.Kernel) {
+	if fetch.IsPath(cfg.Kernel) {
 		a.Kernel, err = cache.OwnKernel(ctx, cfg.Kernel, cfg.Modules)
 	} else {
 		a.Kernel, err = cache.Kernel(ctx, cfg.Kernel)
@@ -287,10 +286,10 @@ func prepare(ctx context.Context, cfg *Config) (a Assets, accel Accel, err error
 	if a.Image == "" {
 		err = a.build(ctx, *cfg)
 	}
-	cfg.step("build the guest's image")
 	if err != nil {
 		return a, accel, err
 	}
+	cfg.step("build the guest's image")
 	if cfg.Suspend {
 		a.Kernel.Image = a.Kernel.BzImage // at wake-up QEMU loads an ELF kernel again, over the one that ran
 	}

@@ -188,6 +188,7 @@ func (g *recorded) take(list []trace.Event, words bool) []trace.Event {
 		case e.Kind != trace.Submit || g.Virtual == nil:
 		case len(list)-before > len(taken)+mostRead:
 			unread, last = unread+1, e
+			list = g.programs.Of(list, e, nil) // it must know where pushbuffers begin
 		default:
 			list = g.read(list, e, words)
 		}

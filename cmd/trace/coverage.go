@@ -45,17 +45,17 @@ func (f *File) Coverage(w io.Writer, gpu int, missing bool) error {
 			if row := f.row(e); blockOf[row] != nil {
 				blockOf[row].touched[row] = true
 			}
-		case e.Kind == trace.Submit || e.Kind == trace.Entry || e.Kind == trace.Words:
+		case e.Kind == trace.Code:
+			if in, err := isa.Decode(e.Value, 0); err == nil {
+				forms.touched[in.Form.Syntax] = true
+			}
+		default:
 			_, calls := of.calls(f, e)
 			for _, c := range calls {
 				if class := engine.ClassOf(c.class); class != nil {
 					name, _, _ := strings.Cut(class.MethodName(c.method), "(")
 					classes[c.class].touched[name] = true
 				}
-			}
-		case e.Kind == trace.Code:
-			if in, err := isa.Decode(e.Value, 0); err == nil {
-				forms.touched[in.Form.Syntax] = true
 			}
 		}
 	}

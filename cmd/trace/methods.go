@@ -180,7 +180,8 @@ func (p pushbuffers) of(f *File, e *trace.Event) *pushbuffer {
 	return p[key]
 }
 
-// calls returns the methods of a Words event, with the channel's pushbuffer. It must see all events.
+// calls returns the methods of an event, with the channel's pushbuffer: of a Words event, since others have none. It must
+// see all events of submissions, which say where a pushbuffer begins.
 func (p pushbuffers) calls(f *File, e *trace.Event) (b *pushbuffer, list []call) {
 	if e.Kind != trace.Submit && e.Kind != trace.Entry && e.Kind != trace.Words {
 		return nil, nil
@@ -202,7 +203,7 @@ func (m *Methods) Lines(words []byte) (lines []string) {
 	return lines
 }
 
-// calls returns the methods of a Words event. A recording has the first words of a long submission only: what follows the cut
+// calls returns the methods of a Submit, Entry or Words event; the first two have none. A recording has the first words of a long submission only: what follows the cut
 // begins with a header again.
 func (p *pushbuffer) calls(e *trace.Event) (list []call) {
 	if e.Kind != trace.Words && p.words > 0 || e.Kind == trace.Submit && p.entries > 0 {

@@ -52,16 +52,16 @@ func (f *File) Stats(only string) (*Stats, error) {
 				c.Writes++
 			}
 			c.Time += time.Duration(e.Took)
-		case trace.Submit, trace.Entry, trace.Words:
-			b, calls := of.calls(f, e)
-			for _, call := range calls {
-				s.Methods[b.name(call)]++
-			}
 		case trace.Busy:
 			s.Engines[f.GPUs[e.GPU].Name+" "+card.Engine(e.Unit).String()] += time.Duration(e.Value)
 		case trace.Lost:
 			s.Lost += e.Value
 			continue
+		default:
+			b, calls := of.calls(f, e)
+			for _, call := range calls {
+				s.Methods[b.name(call)]++
+			}
 		}
 		s.Kinds[e.Kind.String()]++
 	}

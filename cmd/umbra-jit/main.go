@@ -97,7 +97,7 @@ func assemble(args []string) error {
 	}
 	functions, err := llvm.Load(cmp.Or(args[0], systemLibrary), args[1])
 	if err != nil {
-		return err
+		return fmt.Errorf("%w; install libLLVM 19 (Debian: libllvm19), or name the library with --llvm", err)
 	}
 	newCompiler := functions.NewCompiler
 	if strings.Contains(string(ir), compile.KernelStart) {

@@ -84,10 +84,9 @@ func (c *compileFlags) compiled(code []byte, to io.Writer) error {
 
 // assembly lets umbra-jit compile IR: this program never loads libLLVM.
 func (c *compileFlags) assembly(ir []byte) ([]byte, error) {
-	const remedy = "install umbra-jit beside umbra, and libLLVM 19 (Debian: libllvm19), or name the library with --llvm"
 	program, library, dir := serve.FindCompiler(), "", ""
 	if program == "" {
-		return nil, errors.New("there is no umbra-jit beside umbra or in $PATH; " + remedy)
+		return nil, errors.New("there is no umbra-jit beside umbra or in $PATH; install umbra-jit beside umbra, and libLLVM 19 (Debian: libllvm19), or name the library with --llvm")
 	}
 	if c.LLVM != "" {
 		var err error
@@ -103,7 +102,7 @@ func (c *compileFlags) assembly(ir []byte) ([]byte, error) {
 		if line, _, _ := strings.Cut(strings.TrimSpace(said.String()), "\n"); line != "" {
 			err = errors.New(strings.TrimPrefix(line, "umbra-jit: "))
 		}
-		return nil, fmt.Errorf("%s: %w; %s", program, err, remedy)
+		return nil, fmt.Errorf("%s: %w", program, err)
 	}
 	return append(bytes.TrimRight(text.Bytes(), "\n"), '\n'), nil
 }

@@ -82,8 +82,7 @@ func (c *labRunCmd) Run(ctx context.Context, out output) (err error) {
 		return err
 	}
 	defer func() { err = cmp.Or(err, vm.Close()) }()
-	var mods proto.ModprobeResult
-	if err := vm.Agent().Call(ctx, proto.CmdModprobe, proto.ModprobeArgs{Name: "nouveau"}, &mods); err != nil {
+	if err := vm.Agent().Call(ctx, proto.CmdModprobe, proto.ModprobeArgs{Name: "nouveau"}, nil); err != nil {
 		return err
 	}
 	cfg.Step("load nouveau")

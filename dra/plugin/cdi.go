@@ -55,24 +55,31 @@ func (p *Plugin) writeCDI(claim types.UID, gpus []gpu) error {
 	return os.Rename(path+unfinished, path)
 }
 
-// prepared lists the GPUs of all files.
+// prepared lists the GPUs of all files, without those of files that it cannot read, which the error names.
 func (p *Plugin) prepared() (gpus []gpu, err error) {
 	paths, err := filepath.Glob(p.cdiPath("*"))
 	for _, path := range paths {
-		data, err := os.ReadFile(path)
-		if err != nil {
-			return nil, err
+		of, bad := preparedIn(path)
+		if bad != nil {
+			err = errors.Join(err, fmt.Errorf("%s: %w; the driver wrote it otherwise, remove it", path, bad))
+			continue
 		}
-		var spec cdi.Spec
-		err = json.Unmarshal(data, &spec)
-		for _, d := range spec.Devices {
-			var g gpu
-			err = errors.Join(err, json.Unmarshal([]byte(d.Annotations[annotationGPU]), &g))
-			gpus = append(gpus, g)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w; the driver wrote it otherwise, remove it", path, err)
-		}
+		gpus = append(gpus, of...)
+	}
+	return gpus, err
+}
+
+func preparedIn(path string) (gpus []gpu, err error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var spec cdi.Spec
+	err = json.Unmarshal(data, &spec)
+	for _, d := range spec.Devices {
+		var g gpu
+		err = errors.Join(err, json.Unmarshal([]byte(d.Annotations[annotationGPU]), &g))
+		gpus = append(gpus, g)
 	}
 	return gpus, err
 }

@@ -61,14 +61,15 @@ func (p *Plugin) Sweep(ctx context.Context, claims []resourceapi.ResourceClaim) 
 }
 
 // Mend adds the prepared GPUs again that a server has lost because it started anew: the kubelet would ask for them
-// only with the next pod, and this one's containers may restart. It returns the node's resources if they changed, else nil.
+// only with the next pod, and this one's containers may restart. It returns the node's resources if they changed, else nil;
+// also nil while a claim's file cannot be read.
 func (p *Plugin) Mend(ctx context.Context) (*resourceslice.DriverResources, error) {
 	ctx, stop := context.WithTimeout(ctx, patience)
 	defer stop()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	gpus, err := p.prepared()
-	errs := []error{err}
+	gpus, unread := p.prepared()
+	errs := []error{unread}
 	channels := make(map[string]int64)
 	for _, g := range gpus {
 		channels[g.Name] = g.Channels
@@ -94,7 +95,8 @@ func (p *Plugin) Mend(ctx context.Context) (*resourceslice.DriverResources, erro
 			}
 		}
 	}
-	if equality.Semantic.DeepEqual(devices, p.devices) {
+	// What a file that cannot be read has of a card is unknown: a published size might be too small.
+	if unread != nil || equality.Semantic.DeepEqual(devices, p.devices) {
 		return nil, errors.Join(errs...)
 	}
 	p.devices = devices

@@ -85,7 +85,7 @@ func (p *Plugin) unprepare(ctx context.Context, claim types.UID) error {
 			}
 			// The kubelet has seen the machine's end, the server perhaps not yet.
 			_, err := api.NewClient(p.Cards[card]).Remove(ctx, g.Name, true)
-			if err != nil && !hasCode(err, http.StatusNotFound) && !p.ended(card) {
+			if err != nil && !hasCode(err, http.StatusNotFound) && !p.ended(ctx, card) {
 				return fmt.Errorf("card %s: %w", card, err)
 			}
 		}
@@ -109,15 +109,15 @@ func (p *Plugin) paths(claim string) (out []string, err error) {
 // gpus lists the GPUs of a card. One whose server ended has none: they end with it.
 func (p *Plugin) gpus(ctx context.Context, card string) ([]api.GPU, error) {
 	s, err := api.NewClient(p.Cards[card]).Status(ctx)
-	if err != nil && !p.ended(card) {
+	if err != nil && !p.ended(ctx, card) {
 		return nil, fmt.Errorf("card %s: %w", card, err)
 	}
 	return s.GPUs, nil
 }
 
 // ended says whether no server listens at the card's control socket.
-func (p *Plugin) ended(card string) bool {
-	c, err := net.Dial("unix", p.Cards[card])
+func (p *Plugin) ended(ctx context.Context, card string) bool {
+	c, err := (&net.Dialer{Timeout: patience}).DialContext(ctx, "unix", p.Cards[card])
 	if err == nil {
 		c.Close()
 	}

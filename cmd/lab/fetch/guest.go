@@ -18,11 +18,14 @@ import (
 // libraries is where Debian keeps those of amd64.
 const libraries = "usr/lib/x86_64-linux-gnu"
 
+// loader is what programs name as their interpreter.
+const loader = "usr/lib64/ld-linux-x86-64.so.2"
+
 // guestFiles are what a guest's programs are started with, or open by name: OpenCL by
 // rusticl, and OpenGL without a window system. The libraries that these need come along. The
 // whole folder would take twice the guest's memory.
 var guestFiles = []string{
-	"usr/lib64/ld-linux-x86-64.so.2", // programs name it as their interpreter
+	loader,
 	"usr/bin/clinfo",
 	"etc/OpenCL/vendors/rusticl.icd",
 	libraries + "/libOpenCL.so.1",
@@ -38,9 +41,12 @@ var guestFiles = []string{
 	"usr/share/drirc.d/*",
 }
 
+// ownFiles are what a Mesa of the user's own may have elsewhere.
+var ownFiles = []string{"usr/lib/clang/*/include/opencl-c*.h"}
+
 // vulkanFiles are Vulkan's loader, vulkaninfo, and the driver of nouveau's GPUs.
 var vulkanFiles = []string{
-	"usr/lib64/ld-linux-x86-64.so.2",
+	loader,
 	"usr/bin/vulkaninfo",
 	"usr/share/vulkan/icd.d/nouveau_icd*.json",
 	libraries + "/libvulkan.so.1",
@@ -93,28 +99,10 @@ var toolFiles = []string{
 // GuestFiles lists the part of the folder that goes into a guest's image: files, and links
 // with their targets.
 func (m *Mesa) GuestFiles() ([]string, error) {
-	patterns := guestFiles
-	if m.Tools {
-		patterns = slices.Concat(guestFiles, toolFiles)
-	}
-	if m.Vulkan {
-		patterns = vulkanFiles
-	}
-	if m.Mark {
-		patterns = slices.Concat(patterns, markFiles)
-	}
-	if m.Others {
-		patterns = slices.Concat(guestFiles, vulkanFiles, otherFiles)
-	}
-	if m.LibC {
-		patterns = guestFiles[:1]
-		for _, part := range LibCParts {
-			patterns = append(patterns[:len(patterns):len(patterns)], libraries+"/"+part)
-		}
-	}
+	patterns := m.patterns
 	links := []string{"bin", "lib", "lib64", "sbin"}
 	if m.Own != nil { // it may have OpenGL alone, or OpenCL alone
-		patterns = slices.DeleteFunc(slices.Clone(patterns), func(p string) bool { return firstMatch(m.Root, p) == "" })
+		patterns = slices.DeleteFunc(slices.Concat(patterns, ownFiles), func(p string) bool { return firstMatch(m.Root, p) == "" })
 		for _, path := range m.Own {
 			links = append(links, path[1:])
 		}

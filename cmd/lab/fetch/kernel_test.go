@@ -74,8 +74,10 @@ func TestImageRelease(t *testing.T) {
 		_, err = imageRelease(p)
 		require.ErrorContains(t, err, want)
 	}
-	_, err = imageRelease(bzImage(t, ""))
-	require.ErrorContains(t, err, "empty")
+	for _, version := range []string{"", "../../etc", "6.1/../..", "..", "own"} {
+		_, err = imageRelease(bzImage(t, version))
+		require.ErrorContains(t, err, "want a release such as 6.19.0-own", version)
+	}
 }
 
 // A user's kernel stands for its own version only.

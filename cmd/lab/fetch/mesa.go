@@ -19,9 +19,8 @@ type Mesa struct {
 	Root   string `json:"-"`
 	Tools  bool   `json:"-"` // it has clpeak, piglit and a C compiler
 	Vulkan bool   `json:"-"` // it has Vulkan instead of OpenCL and OpenGL
-	Mark   bool   `json:"-"` // it has vkmark
-	Others bool   `json:"-"` // it has llama.cpp, and OpenGL and OpenCL beside Vulkan
-	LibC   bool   `json:"-"` // a guest needs the C library alone
+
+	patterns []string // of what a guest has of it
 
 	Own []string `json:"own,omitempty"` // paths that the user's own was built with
 }
@@ -45,28 +44,24 @@ var vulkanPackages = []string{"mesa-vulkan-drivers", "libvulkan-dev", "vulkan-to
 // Mesa returns a version of Mesa, which it fetches if it has not been fetched. The folder of a Mesa that
 // somebody built is a version, too: it takes the place of Debian's.
 func (c *Cache) Mesa(ctx context.Context, version string) (Mesa, error) {
-	return c.mesa(ctx, version, "", mesaPackages)
+	return c.mesa(ctx, version, edition{packages: mesaPackages, files: guestFiles})
 }
 
 // Tools is Mesa with clpeak, piglit and a C compiler: 3 GB.
 func (c *Cache) Tools(ctx context.Context, version string) (Mesa, error) {
-	m, err := c.mesa(ctx, version, "-tools", slices.Concat(mesaPackages, toolPackages))
+	m, err := c.mesa(ctx, version, edition{kind: "-tools", packages: slices.Concat(mesaPackages, toolPackages), files: slices.Concat(guestFiles, toolFiles)})
 	m.Tools = true
 	return m, err
 }
 
 // Vulkan is Mesa for GPUs that it drives by Vulkan only.
 func (c *Cache) Vulkan(ctx context.Context, version string) (Mesa, error) {
-	m, err := c.mesa(ctx, version, "-vulkan", vulkanPackages)
-	m.Vulkan = true
-	return m, err
+	return c.mesa(ctx, version, edition{kind: "-vulkan", vulkan: true, packages: vulkanPackages, files: vulkanFiles})
 }
 
 // VulkanMark is that Mesa with vkmark, which draws scenes and counts frames.
 func (c *Cache) VulkanMark(ctx context.Context, version string) (Mesa, error) {
-	m, err := c.mesa(ctx, version, "-vkmark", slices.Concat(vulkanPackages, []string{"vkmark"}))
-	m.Vulkan, m.Mark = true, true
-	return m, err
+	return c.mesa(ctx, version, edition{kind: "-vkmark", vulkan: true, packages: slices.Concat(vulkanPackages, []string{"vkmark"}), files: slices.Concat(vulkanFiles, markFiles)})
 }
 
 // otherPackages are llama.cpp with its tests, which hold GPUs to the processor, and what OpenCL and OpenGL by Vulkan need.
@@ -78,30 +73,41 @@ var otherPackages = []string{
 // Others is the newest Mesa, of Debian's unstable suite, with programs of others that compute on a GPU.
 func (c *Cache) Others(ctx context.Context) (Mesa, error) {
 	m, err := c.fetchMesa(ctx, sid, sid, slices.Concat(vulkanPackages, otherPackages))
-	m.Others = true
+	m.patterns = slices.Concat(guestFiles, vulkanFiles, otherFiles)
 	return m, err
 }
 
 // Peers is Mesa with PoCL, another OpenCL for processors, to compare with: 1 GB.
 func (c *Cache) Peers(ctx context.Context, version string) (Mesa, error) {
-	return c.mesa(ctx, version, "-pocl", slices.Concat(mesaPackages, []string{"pocl-opencl-icd"}))
+	return c.mesa(ctx, version, edition{kind: "-pocl", packages: slices.Concat(mesaPackages, []string{"pocl-opencl-icd"}), files: guestFiles})
 }
 
-func (c *Cache) mesa(ctx context.Context, version, kind string, packages []string) (Mesa, error) {
+// edition is what a Mesa comes with.
+type edition struct {
+	kind            string // ends the name of its folder
+	vulkan          bool   // instead of OpenCL and OpenGL
+	packages, files []string
+}
+
+func (c *Cache) mesa(ctx context.Context, version string, e edition) (m Mesa, err error) {
 	suite, ok := MesaSuites[version]
-	vulkan := kind == "-vulkan" || kind == "-vkmark"
-	if !ok && IsFolder(version) {
-		base, err := c.mesa(ctx, map[bool]string{false: "25", true: "26"}[vulkan], kind, packages) // the rest of the system
+	if !ok && IsPath(version) {
+		rest := "25" // of the system
+		if e.vulkan {
+			rest = "26"
+		}
+		base, err := c.mesa(ctx, rest, e)
 		if err != nil {
 			return base, err
 		}
-		base.Vulkan = vulkan
 		return c.ownMesa(ctx, version, base)
 	}
 	if !ok {
 		return Mesa{}, fmt.Errorf("Mesa %q: want 25, 26, or the folder of your own, with a slash in its name", version)
 	}
-	return c.fetchMesa(ctx, suite, version+kind, packages)
+	m, err = c.fetchMesa(ctx, suite, version+e.kind, e.packages)
+	m.Vulkan, m.patterns = e.vulkan, e.files
+	return m, err
 }
 
 func (c *Cache) fetchMesa(ctx context.Context, suite, folder string, packages []string) (Mesa, error) {
@@ -120,6 +126,16 @@ func (c *Cache) fetchMesa(ctx context.Context, suite, folder string, packages []
 	}
 	m.Root = filepath.Join(dir, "root")
 	return m, nil
+}
+
+// LibC is the C library of the same system alone.
+func (m *Mesa) LibC() Mesa {
+	out := *m
+	out.patterns = []string{loader}
+	for _, part := range LibCParts {
+		out.patterns = append(out.patterns, libraries+"/"+part)
+	}
+	return out
 }
 
 // furnish adds what Debian's installer would: links, and places to mount on.

@@ -1,7 +1,6 @@
 package fetch
 
 import (
-	"cmp"
 	"context"
 	"debug/elf"
 	"fmt"
@@ -13,12 +12,15 @@ import (
 // machineLibraries are where this machine has libraries that a Mesa built here uses.
 var machineLibraries = []string{"/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/lib"}
 
-// LibCParts are the C library and the program loader. They belong together: all of them are Debian's, or all are newer.
-var LibCParts = []string{"ld-linux-x86-64.so.2", "libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1", "libresolv.so.2"}
+const libC = "libc.so.6"
 
-// addNeeded adds the libraries that files need: the prefix's own, else Debian's, which are there, else this machine's.
+// LibCParts are the C library and the program loader. They belong together: all of them are Debian's, or all are newer.
+var LibCParts = []string{"ld-linux-x86-64.so.2", libC, "libm.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1", "libresolv.so.2"}
+
+// addNeeded adds the libraries that files need: the prefix's own, else Debian's, which are there, else this machine's; of
+// those, the first that has the versions of symbols that are needed.
 func (p *prefix) addNeeded(ctx context.Context, c *Cache, libs string, files []string) error {
-	done := make(map[string]bool)
+	done := make(map[string]bool) // libraries by name, and files by path
 	for queue := slices.Clone(files); len(queue) > 0; queue = queue[1:] {
 		f, err := elf.Open(queue[0])
 		if err != nil {
@@ -34,21 +36,32 @@ func (p *prefix) addNeeded(ctx context.Context, c *Cache, libs string, files []s
 			return fmt.Errorf("Mesa %s: %s: %w", p.dir, filepath.Base(queue[0]), err)
 		}
 		for _, name := range names {
-			if done[name] || slices.Contains(LibCParts, name) {
+			if slices.Contains(LibCParts, name) {
 				continue
 			}
-			done[name] = true
-			from := firstMatch(filepath.Join(p.dir, p.libs), name)
-			if from == "" && exists(filepath.Join(libs, name)) {
+			has := func(file string) bool { return exists(file) && !done[file] && lacking(file, needs) == "" }
+			at, from := filepath.Join(libs, name), filepath.Join(p.dir, p.libs, name)
+			if (done[name] || !has(from)) && has(at) {
+				done[name] = true
 				continue
 			}
-			for _, dir := range machineLibraries {
-				from = cmp.Or(from, firstMatch(dir, name))
+			if done[name] || !has(from) {
+				from = ""
+				for _, dir := range machineLibraries {
+					if other := filepath.Join(dir, name); from == "" && has(other) {
+						from = other
+					}
+				}
 			}
 			if from == "" {
+				what := name
+				if exists(at) {
+					what = strings.TrimSpace(lacking(at, needs) + " of " + name)
+				}
 				return fmt.Errorf("Mesa %s: %s needs %s, which is neither in %s, nor in Debian's Mesa, nor on this machine; install it here, or copy it there",
-					p.dir, filepath.Base(queue[0]), name, p.libs)
+					p.dir, filepath.Base(queue[0]), what, p.libs)
 			}
+			done[name], done[from] = true, true
 			if err := c.copy(ctx, libs, "-L", from); err != nil {
 				return err
 			}
@@ -60,29 +73,32 @@ func (p *prefix) addNeeded(ctx context.Context, c *Cache, libs string, files []s
 
 // seeToLibC takes a newer C library, the prefix's or this machine's, if Debian's does not have the versions that are needed.
 func (p *prefix) seeToLibC(ctx context.Context, c *Cache, libs string, needs []elf.DynamicVersionNeed) error {
-	lacks := lacking(libs, needs)
+	lacks := lacking(filepath.Join(libs, libC), needs)
 	if lacks == "" {
 		return nil
 	}
 	for _, dir := range append([]string{filepath.Join(p.dir, p.libs)}, machineLibraries...) {
-		if parts := match(dir, LibCParts...); len(parts) == len(LibCParts) && lacking(dir, needs) == "" {
+		if parts := match(dir, LibCParts...); len(parts) == len(LibCParts) && lacking(filepath.Join(dir, libC), needs) == "" {
 			return c.copy(ctx, libs, "-L", parts...)
 		}
 	}
 	return fmt.Errorf("needs %s, which the C libraries of Debian's %s and of this machine do not have; build Mesa on this machine, or on a system that is not newer", lacks, trixie)
 }
 
-// lacking returns a version that is needed of the C library and is not in a folder's, "" for none.
-func lacking(dir string, needs []elf.DynamicVersionNeed) string {
-	f, err := elf.Open(filepath.Join(dir, "libc.so.6"))
+// lacking returns a version of symbols that is needed of a library and that the file has not, "" for none.
+func lacking(file string, needs []elf.DynamicVersionNeed) string {
+	f, err := elf.Open(file)
 	if err != nil {
 		return ""
 	}
 	defer f.Close()
-	has, _ := f.DynamicVersions() // fails for a file without versions
+	has, err := f.DynamicVersions()
+	if err != nil || len(has) == 0 {
+		return "" // the program loader is content with a file without versions
+	}
 	for _, n := range needs {
 		for _, d := range n.Needs {
-			if n.Name == "libc.so.6" && !slices.ContainsFunc(has, func(v elf.DynamicVersion) bool { return v.Name == d.Dep }) {
+			if n.Name == filepath.Base(file) && !slices.ContainsFunc(has, func(v elf.DynamicVersion) bool { return v.Name == d.Dep }) {
 				return d.Dep
 			}
 		}

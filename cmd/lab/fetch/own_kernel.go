@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"github.com/umbra-gpu/umbra/cmd/lab/kmod"
@@ -37,17 +39,20 @@ func (c *Cache) OwnKernel(ctx context.Context, image, modules string) (Kernel, e
 	if builtIn(modules) {
 		return k, nil
 	}
-	unlock, err := Lock(ctx, c.path("fetch.lock"), nil)
+	// The user may build them again at any time, also while an image is made of these.
+	state, err := contentOf(modules)
 	if err != nil {
 		return Kernel{}, err
 	}
-	defer unlock()
-	// The user may rebuild them at any time, so they are copied each time, and decompressed.
-	k.Modules = c.path("kernels", "user", release)
-	if err := os.RemoveAll(k.Modules); err != nil {
-		return Kernel{}, err
+	dir := c.path("kernels", "user", release)
+	err = c.makeState(ctx, "modules of Linux "+release, dir, state, &k, func(tmp string) error {
+		return k.takeModules(modules, filepath.Join(tmp, "out", "modules"))
+	})
+	if errors.Is(err, kmod.ErrMissing) {
+		err = fmt.Errorf("%w; enable CONFIG_DRM_NOUVEAU, and run make modules_install", err)
 	}
-	return k, k.takeModules(modules, k.Modules)
+	k.Modules = filepath.Join(dir, state, "modules")
+	return k, err
 }
 
 // builtIn reports whether the kernel of a folder of modules has nouveau without a module.
@@ -76,6 +81,9 @@ func (k *Kernel) takeModules(from, to string) error {
 	return kmod.Install(to, mods)
 }
 
+// releases matches a kernel's release. It becomes the name of a folder.
+var releases = regexp.MustCompile(`^[0-9][A-Za-z0-9._+~-]*$`)
+
 // imageRelease reads a bzImage's release from its header (Linux x86 boot
 // protocol 2.0: "HdrS" at 202h; the word at 20Eh plus 200h is the offset of a
 // string that starts with it), and sees that it is for 64 bits (bit 0 of 236h).
@@ -101,8 +109,8 @@ func imageRelease(file string) (string, error) {
 	}
 	text, _, _ := bytes.Cut(head[at:], []byte{0})
 	release, _, _ := strings.Cut(string(text), " ")
-	if release == "" {
-		return "", fmt.Errorf("%s: the header's version string is empty", file)
+	if !releases.MatchString(release) {
+		return "", fmt.Errorf("%s: the header's version string begins with %q; want a release such as 6.19.0-own", file, release)
 	}
 	return release, nil
 }

@@ -13,8 +13,8 @@ import (
 	"strings"
 )
 
-// IsFolder tells a Mesa or a kernel of the user's own from a version: a path has a slash.
-func IsFolder(name string) bool { return strings.Contains(name, "/") }
+// IsPath tells a Mesa or a kernel of the user's own from a version: a path has a slash.
+func IsPath(name string) bool { return strings.Contains(name, "/") }
 
 // prefix is where meson installed a Mesa that somebody built.
 type prefix struct {
@@ -34,8 +34,10 @@ var (
 	mesaFacades = []string{"libEGL.so*", "libGLES*.so*", "libgbm.so*", "libglapi.so*", "libnouveau_noop_drm_shim.so"}
 )
 
-// openPrefix checks that a folder has a Mesa for NVIDIA's GPUs, with Vulkan or with OpenGL or OpenCL.
-func openPrefix(dir string, vulkan bool) (*prefix, error) {
+// openPrefix checks that a folder has a Mesa for NVIDIA's GPUs, with Vulkan or with OpenGL or OpenCL, that can take
+// the place of Debian's.
+func openPrefix(dir string, base Mesa) (*prefix, error) {
+	vulkan := base.Vulkan
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
@@ -69,6 +71,12 @@ func openPrefix(dir string, vulkan bool) (*prefix, error) {
 	case !vulkan && !hasNouveau(in):
 		return fail("%s has no driver nouveau; configure with %s", p.libs, options)
 	}
+	// The guest finds the prefix by links, in the places that Mesa was built for.
+	for _, at := range []string{p.libs, "share"} {
+		if info, err := os.Lstat(filepath.Join(base.Root, dir, at)); err == nil && info.IsDir() {
+			return fail("%s is a folder of Debian's, too; install to a prefix of its own", at)
+		}
+	}
 	p.content, err = contentOf(dir)
 	return p, err
 }
@@ -97,22 +105,21 @@ func contentOf(dir string) (string, error) {
 
 // ownMesa returns Debian's Mesa with a Mesa of the user's own in its place.
 func (c *Cache) ownMesa(ctx context.Context, dir string, base Mesa) (Mesa, error) {
-	p, err := openPrefix(dir, base.Vulkan)
+	p, err := openPrefix(dir, base)
 	if err != nil {
 		return Mesa{}, err
 	}
 	p.content = fmt.Sprintf("%x", sha256.Sum256(fmt.Append(nil, p.content, base.Packages)))[:16]
 	own := c.path("mesa", fmt.Sprintf("own-%x", sha256.Sum256([]byte(base.Root+p.dir)))[:20])
 	m := base
-	err = c.make(ctx, "Mesa of "+p.dir, filepath.Join(own, p.content), &m, nil, func(tmp string) error {
+	err = c.makeState(ctx, "Mesa of "+p.dir, own, p.content, &m, func(tmp string) error {
 		root := filepath.Join(tmp, "out", "root")
 		if _, err := c.tool(ctx, "", nil, "cp", "-al", base.Root, root); err != nil {
 			return err
 		}
 		m.Version, m.Own = "of "+p.dir, []string{filepath.Join(p.dir, p.libs), filepath.Join(p.dir, "share")}
 		m.Packages = append(slices.Clone(base.Packages), Package{Name: p.dir, Version: p.content})
-		// States before this one are not needed any more.
-		return errors.Join(p.install(ctx, c, root), os.RemoveAll(own))
+		return p.install(ctx, c, root)
 	})
 	m.Root = filepath.Join(own, p.content, "root")
 	return m, err

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -37,7 +38,7 @@ func TestOpenPrefix(t *testing.T) {
 		{map[string]string{vulkan: ""}, true, "nouveau_icd*.json is missing"},
 	} {
 		dir := folder(t, c.files)
-		p, err := openPrefix(dir, c.vulkan)
+		p, err := openPrefix(dir, Mesa{Vulkan: c.vulkan, Root: "/nowhere"})
 		if c.want == "" {
 			require.NoError(t, err)
 			require.NotEmpty(t, p.content)
@@ -46,8 +47,13 @@ func TestOpenPrefix(t *testing.T) {
 		require.ErrorContains(t, err, "Mesa "+dir+": ")
 		require.ErrorContains(t, err, c.want)
 	}
-	_, err := openPrefix("/nowhere/mesa", false)
+	_, err := openPrefix("/nowhere/mesa", Mesa{})
 	require.ErrorContains(t, err, "Mesa /nowhere/mesa: no such folder")
+
+	dir, root := folder(t, map[string]string{gallium: nouveau, egl: ""}), t.TempDir()
+	require.NoError(t, os.MkdirAll(filepath.Join(root, dir, "share"), 0o755))
+	_, err = openPrefix(dir, Mesa{Root: root})
+	require.ErrorContains(t, err, "share is a folder of Debian's, too; install to a prefix of its own")
 }
 
 // A Mesa of one's own replaces Debian's by new files: the old ones are also the cache's.
@@ -93,5 +99,18 @@ func TestOwnMesa(t *testing.T) {
 	m, err := c.ownMesa(t.Context(), dir, base)
 	require.NoError(t, err)
 	require.NotEqual(t, last.Root, m.Root)
+	require.DirExists(t, last.Root, "programs may run on it")
+
+	unused := time.Now().Add(-2 * stateAge)
+	require.NoError(t, os.Chtimes(filepath.Dir(last.Root), unused, unused))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "lib/libEGL_mesa.so.0"), []byte("newest"), 0o644))
+	require.NoError(t, os.Rename(base.Root, base.Root+"-gone"))
+	_, err = c.ownMesa(t.Context(), dir, base)
+	require.Error(t, err)
+	require.NoError(t, os.Rename(base.Root+"-gone", base.Root))
+	require.DirExists(t, last.Root, "a state is removed only after another was made")
+	_, err = c.ownMesa(t.Context(), dir, base)
+	require.NoError(t, err)
 	require.NoDirExists(t, last.Root)
+	require.DirExists(t, m.Root)
 }

@@ -19,8 +19,11 @@ const shaderRuns = 5
 // cannot be made here. Compiling it takes two seconds on this machine, and more than ten on one that QEMU emulates.
 func (m *Mesa) Shaders(ctx context.Context) (dir string, files []string) {
 	dir = filepath.Join(filepath.Dir(m.Root), "shaders")
-	if !exists(dir) && m.compileLibrary(ctx, dir) != nil && !exists(dir) { // another process may have been quicker
-		return dir, nil
+	if !exists(dir) {
+		if err := m.compileLibrary(ctx, dir); err != nil && ctx.Err() == nil && os.Mkdir(dir, 0o755) == nil { // else another process was quicker
+			// The empty folder says that it was tried, and the file why it failed. The guest compiles.
+			_ = os.WriteFile(dir+".log", []byte(err.Error()+"\n"), 0o644)
+		}
 	}
 	_ = filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error { // what cannot be read is compiled in the guest
 		if err == nil && d.Type().IsRegular() {

@@ -8,14 +8,11 @@
 package image
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"debug/elf"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -101,16 +98,23 @@ func Build(ctx context.Context, dir string, c Content) (string, error) {
 			return "", err
 		}
 		mesa := *c.Mesa
-		mesa.LibC = c.Only && plain
+		libC := c.Only && plain
+		if libC {
+			mesa = mesa.LibC()
+		}
 		if files, err = mesa.GuestFiles(); err != nil {
 			return "", err
 		}
-		if !mesa.LibC && !mesa.Vulkan {
+		if !libC && !mesa.Vulkan {
 			shaders, compiled = mesa.Shaders(ctx)
 		}
 	}
 	if c.Kernel.Modules != "" {
-		if err := a.addFolder(libDir(c)+"/modules", c.Kernel.Modules, kmod.Unsigned); err != nil {
+		change := kmod.Unsigned
+		if c.Kernel.Version == "" {
+			change = nil // the user's own may refuse modules without a signature
+		}
+		if err := a.addFolder(libDir(c)+"/modules", c.Kernel.Modules, change); err != nil {
 			return "", err
 		}
 	}
@@ -181,42 +185,6 @@ func build(ctx context.Context, dir string) ([]byte, error) {
 	return program.data, err
 }
 
-// Images are kept for maxAge after their last use, but those that were not used for minAge only
-// while all together have room.
-const (
-	maxAge = 2 * time.Hour
-	minAge = 10 * time.Minute
-	room   = 2 << 30
-)
-
-// prune removes old images. A machine needs its image only to start.
-func prune(dir string) error {
-	names, err := filepath.Glob(filepath.Join(dir, "*.cpio"))
-	if err != nil {
-		return err
-	}
-	type image struct {
-		name string
-		size int64
-		age  time.Duration
-	}
-	var images []image
-	for _, name := range names {
-		if info, err := os.Stat(name); err == nil {
-			images = append(images, image{name, info.Size(), time.Since(info.ModTime())})
-		}
-	}
-	slices.SortFunc(images, func(a, b image) int { return cmp.Compare(a.age, b.age) })
-	total := int64(0)
-	for _, i := range images {
-		total += i.size
-		if i.age > maxAge || i.age > minAge && total > room {
-			os.Remove(i.name) // what cannot be removed only takes room
-		}
-	}
-	return nil
-}
-
 // libDir is where the guest program looks for modules, and the kernel for firmware. Debian has /lib as a link.
 func libDir(c Content) string {
 	if c.Mesa != nil {
@@ -285,97 +253,6 @@ func usesLibC(bin string) bool {
 	return errors.Join(err, err2) == nil &&
 		!slices.ContainsFunc(libs, func(name string) bool { return !slices.Contains(fetch.LibCParts, name) }) &&
 		!slices.ContainsFunc(symbols, func(s elf.ImportedSymbol) bool { return others.MatchString(s.Name) })
-}
-
-// archive is a cpio archive in the format that the kernel reads ("newc").
-type archive struct {
-	bytes.Buffer
-	files int
-}
-
-// add adds a file, a folder, a character device, or a link whose data is its target.
-func (a *archive) add(name string, mode fs.FileMode, major, minor int, data []byte) {
-	a.addDated(name, mode, 0, major, minor, data)
-}
-
-func (a *archive) addDated(name string, mode fs.FileMode, modified int64, major, minor int, data []byte) {
-	a.files++
-	m := uint32(mode.Perm())
-	switch {
-	case mode.IsDir():
-		m |= 0o040000
-	case mode&fs.ModeCharDevice != 0:
-		m |= 0o020000
-	case mode&fs.ModeSymlink != 0:
-		m |= 0o120000
-	default:
-		m |= 0o100000
-	}
-	fmt.Fprint(a, "070701")
-	for _, v := range []int{a.files, int(m), 0, 0, 1, int(modified), len(data), 0, 0, major, minor, len(name) + 1, 0} {
-		fmt.Fprintf(a, "%08x", v)
-	}
-	a.WriteString(name + "\x00")
-	a.Write(make([]byte, -a.Len()&3))
-	a.Write(data)
-	a.Write(make([]byte, -a.Len()&3))
-}
-
-// addFolder adds the files of a folder, which has no other folders, each as change makes it.
-func (a *archive) addFolder(name, dir string, change func([]byte) []byte) error {
-	found, err := filepath.Glob(filepath.Join(dir, "*"))
-	if err != nil {
-		return err
-	}
-	for i := range found {
-		found[i] = filepath.Base(found[i])
-	}
-	return a.addFiles(nil, name, dir, found, change)
-}
-
-// addFiles adds files and links of a folder, with the folders above each. It passes them on to w one by
-// one, if that is not nil: all of them may take much room.
-func (a *archive) addFiles(w io.Writer, name, dir string, files []string, change func([]byte) []byte) error {
-	known := map[string]bool{".": true}
-	var parents func(dir string)
-	parents = func(dir string) {
-		if !known[dir] {
-			parents(filepath.Dir(dir))
-			a.add(dir, fs.ModeDir|0o755, 0, 0, nil)
-			known[dir] = true
-		}
-	}
-	for _, file := range files {
-		from, to := filepath.Join(dir, file), filepath.Join(name, file)
-		parents(filepath.Dir(to))
-		info, err := os.Lstat(from)
-		if err != nil {
-			return err
-		}
-		var data []byte
-		if info.Mode()&fs.ModeSymlink != 0 {
-			var target string
-			target, err = os.Readlink(from)
-			data = []byte(target)
-		} else {
-			data, err = os.ReadFile(from)
-		}
-		if err != nil {
-			return err
-		}
-		if change != nil {
-			data = change(data)
-		}
-		if w == nil {
-			a.add(to, info.Mode(), 0, 0, data)
-			continue
-		}
-		a.addDated(to, info.Mode(), info.ModTime().Unix(), 0, 0, data) // Mesa's cache tells a library of OpenCL by its time
-		if _, err := a.WriteTo(w); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // Source finds the project's source tree: the one that holds the working folder, or

@@ -77,6 +77,9 @@ type Module struct {
 	Magic    string   // the kernel that it is for, and options of that
 }
 
+// ErrMissing says that a tree lacks a module.
+var ErrMissing = errors.New("no module")
+
 // Closure returns the wanted modules and all they depend on, every module
 // after its dependencies.
 func (t *Tree) Closure(want ...string) ([]Module, error) {
@@ -93,7 +96,7 @@ func (t *Tree) Closure(want ...string) ([]Module, error) {
 			if soft {
 				return nil
 			}
-			return fmt.Errorf("%s has no module %s, which %s needs; enable CONFIG_DRM_NOUVEAU, and run make modules_install", t.dir, name, wantedBy)
+			return fmt.Errorf("%s has %w %s, which %s needs", t.dir, ErrMissing, name, wantedBy)
 		}
 		done[name] = true
 		m, err := Read(filepath.Join(t.dir, rel))

@@ -41,18 +41,31 @@ func main() {
 	if *others {
 		do = layOutOthers
 	}
-	if err := do(context.Background(), flag.Arg(0)); err != nil {
+	if err := prepare(context.Background(), flag.Arg(0), do); err != nil {
 		fmt.Fprintln(os.Stderr, "bundle:", err)
 		os.Exit(1)
 	}
 }
 
-func layOut(ctx context.Context, dir string) error {
+// prepare sees to the kernel and the firmware of an image, and lays out the rest.
+func prepare(ctx context.Context, dir string, layOut func(context.Context, *fetch.Cache, image.Content, string) error) error {
 	from, err := fetch.DefaultDir()
 	if err != nil {
 		return err
 	}
 	cache := &fetch.Cache{Dir: from, Progress: os.Stderr}
+	var c image.Content
+	if c.Kernel, err = cache.Kernel(ctx, kernel); err != nil {
+		return err
+	}
+	if c.Firmware, c.FirmwareFiles, err = firmware(ctx, cache, c.Kernel, filepath.Join(dir, "firmware")); err != nil {
+		return err
+	}
+	return layOut(ctx, cache, c, dir)
+}
+
+// layOut lays out QEMU, the kernel, and the image with Vulkan.
+func layOut(ctx context.Context, cache *fetch.Cache, c image.Content, dir string) error {
 	qemu, err := cache.QEMU(ctx)
 	if err != nil {
 		return err
@@ -64,17 +77,9 @@ func layOut(ctx context.Context, dir string) error {
 	for i, f := range files {
 		files[i] = filepath.Join("qemu/root", f)
 	}
-	k, err := cache.Kernel(ctx, kernel)
-	if err != nil {
-		return err
-	}
 	linux := path.Join("kernels", kernel)
-	files = append(files, "qemu/stamp.json", linux+"/stamp.json", linux+"/"+filepath.Base(k.Image))
-	if err := take(ctx, from, filepath.Join(dir, "cache"), files); err != nil {
-		return err
-	}
-	c := image.Content{Kernel: k}
-	if c.Firmware, c.FirmwareFiles, err = firmware(ctx, cache, k, filepath.Join(dir, "firmware")); err != nil {
+	files = append(files, "qemu/stamp.json", linux+"/stamp.json", linux+"/"+filepath.Base(c.Kernel.Image))
+	if err := take(ctx, cache.Dir, filepath.Join(dir, "cache"), files); err != nil {
 		return err
 	}
 	m, err := cache.VulkanMark(ctx, mesa)
@@ -96,19 +101,7 @@ func layOut(ctx context.Context, dir string) error {
 }
 
 // layOutOthers lays out the image with programs of others.
-func layOutOthers(ctx context.Context, dir string) error {
-	from, err := fetch.DefaultDir()
-	if err != nil {
-		return err
-	}
-	cache := &fetch.Cache{Dir: from, Progress: os.Stderr}
-	var c image.Content
-	if c.Kernel, err = cache.Kernel(ctx, kernel); err != nil {
-		return err
-	}
-	if c.Firmware, c.FirmwareFiles, err = firmware(ctx, cache, c.Kernel, filepath.Join(dir, "firmware")); err != nil {
-		return err
-	}
+func layOutOthers(ctx context.Context, cache *fetch.Cache, c image.Content, dir string) error {
 	m, err := cache.Others(ctx)
 	if err != nil {
 		return err

@@ -60,7 +60,7 @@ func newHost(ctx context.Context, packages shim.Packages, mesa string) (*shim.Ho
 func runProgram(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("shim run", flag.ContinueOnError)
 	version := flags.String("mesa", "25", "version of Mesa: 25 or 26; or the prefix of one that you built, with a / in its name")
-	record := flags.String("record", "", "file to record to; without it, a program that fails leaves a recording in the folder of temporary files")
+	record := flags.String("record", "", "file to record to; without it, a program that fails runs once more, and leaves a recording in the folder of temporary files")
 	device := flags.String("device", shim.OurCard, "device: nouveau, which is our card, or llvmpipe")
 	var cfg shim.Config
 	flags.BoolVar(&cfg.AllowNotExecuted, "allow-not-executed", false, "go on when the card does not carry out a method")
@@ -107,22 +107,45 @@ func runProgram(ctx context.Context, args []string) error {
 			return err
 		}
 	}
-	p := shim.Program{Argv: argv, Device: *device, Config: cfg, Record: true, Output: output, Errors: os.Stderr}
+	p := shim.Program{Argv: argv, Device: *device, Config: cfg, Record: *record != "", Output: output, Errors: os.Stderr}
 	r, err := host.Run(ctx, p)
+	if err != nil && !p.Record && *device == shim.OurCard && ctx.Err() == nil {
+		return errors.Join(err, recordFailure(ctx, host, p))
+	}
 	if *profiled && err == nil {
 		err = printProfile(&profile, *asJSON)
 	}
-	if r == nil || err == nil && *record == "" {
+	if r == nil {
 		return err
 	}
-	if *record == "" {
-		*record = filepath.Join(os.TempDir(), "umbra-"+filepath.Base(argv[0])+".rec")
+	f, failed := os.Create(*record)
+	if failed == nil {
+		failed = store(f, r)
 	}
-	stored := store(*record, r)
-	if err != nil && stored == nil {
-		fmt.Fprintf(os.Stderr, "shim: what it did until then is in %s; shim show explains it\n", *record)
+	return errors.Join(err, failed)
+}
+
+// recordFailure runs a program that failed once more, to record it: recording compares memory after each submission,
+// and holds all of it, which is too much for programs that do not fail.
+func recordFailure(ctx context.Context, host *shim.Host, p shim.Program) error {
+	fmt.Fprintln(os.Stderr, "shim: it failed; running it once more to record it")
+	p.Record, p.Output, p.Errors, p.Config.Compiled = true, io.Discard, nil, nil
+	r, err := host.Run(ctx, p)
+	if err == nil {
+		fmt.Fprintln(os.Stderr, "shim: it did not fail again; -record FILE records the first run")
 	}
-	return errors.Join(err, stored)
+	if err == nil || r == nil {
+		return nil
+	}
+	f, err := os.CreateTemp("", "umbra-"+filepath.Base(p.Argv[0])+"-*.rec")
+	if err != nil {
+		return err
+	}
+	if err := store(f, r); err != nil {
+		return err
+	}
+	fmt.Fprintf(os.Stderr, "shim: what it did until then is in %s; shim show explains it\n", f.Name())
+	return nil
 }
 
 func printProfile(p *shim.Profile, asJSON bool) error {
@@ -134,21 +157,13 @@ func printProfile(p *shim.Profile, asJSON bool) error {
 	return e.Encode(p.Blocks())
 }
 
-// store writes a recording.
-func store(name string, r *shim.Recording) error {
-	f, err := os.Create(name)
-	if err != nil {
-		return err
+// store writes a recording, and closes its file.
+func store(f *os.File, r *shim.Recording) error {
+	err := r.Write(f)
+	if info, failed := f.Stat(); err == nil && failed == nil {
+		fmt.Fprintf(os.Stderr, "%s: %d bytes, %d steps\n", filepath.Base(f.Name()), info.Size(), len(r.Steps))
 	}
-	defer f.Close()
-	if err := r.Write(f); err != nil {
-		return err
-	}
-	info, err := f.Stat()
-	if err == nil {
-		fmt.Printf("%s: %d bytes, %d steps\n", filepath.Base(name), info.Size(), len(r.Steps))
-	}
-	return err
+	return errors.Join(err, f.Close())
 }
 
 func replay(_ context.Context, names []string) error {

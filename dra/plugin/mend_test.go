@@ -1,0 +1,54 @@
+package plugin
+
+import (
+	"encoding/json"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/umbra-gpu/umbra/cmd/api"
+)
+
+// One broken file neither stops the repair of other claims, nor makes the node publish less than there is.
+func TestMendBrokenFile(t *testing.T) {
+	dir := t.TempDir()
+	control := filepath.Join(dir, "control.sock")
+	l, err := net.Listen("unix", control)
+	require.NoError(t, err)
+	var added []string
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			var a api.AddRequest
+			_ = json.NewDecoder(r.Body).Decode(&a)
+			added = append(added, a.GPU)
+			_, _ = w.Write([]byte("{}"))
+			return
+		}
+		_ = json.NewEncoder(w).Encode(api.Status{Card: api.Card{Kind: "soft", VRAMFree: 1 << 30, ChannelsFree: cardChannels}})
+	})}
+	go func() { _ = server.Serve(l) }()
+	t.Cleanup(func() { server.Close() })
+
+	p := New(Config{Node: "n", Cards: map[string]string{"card": control}, Chip: "gf100", Sockets: dir, CDI: dir}, nil)
+	const uid = types.UID("00000000-0000-0000-0000-000000000001")
+	name := "dra-" + string(uid) + "-0"
+	require.NoError(t, p.writeCDI(uid, []gpu{{Name: name, Card: "card", Socket: filepath.Join(dir, name, "gpu.sock"), Channels: 4, Options: "name=" + name}}))
+	broken := p.cdiPath(strings.Repeat("0", 8))
+	require.NoError(t, os.WriteFile(broken, []byte(`{"devices": [{"name"`), 0o600))
+
+	changed, err := p.Mend(t.Context())
+	require.ErrorContains(t, err, broken)
+	require.Nil(t, changed)
+	require.Equal(t, []string{"name=" + name}, added)
+
+	require.NoError(t, os.Remove(broken))
+	changed, err = p.Mend(t.Context())
+	require.NoError(t, err)
+	require.Len(t, changed.Pools["n"].Slices[0].Devices, 1)
+}
