@@ -90,7 +90,7 @@ func (c *labRunCmd) Run(ctx context.Context, out output) (err error) {
 	err = vm.Agent().Call(ctx, proto.CmdRun, proto.RunArgs{Argv: argv}, &r)
 	cfg.Step("run the program")
 	fmt.Fprint(out.stdout, r.Output)
-	if err != nil && r.Exit == 0 { // it did not run
+	if err != nil && r.Exit <= 0 { // it did not run, or did not end by itself
 		return err
 	}
 	report, err := server.Report()

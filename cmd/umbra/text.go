@@ -158,6 +158,10 @@ func programText(b *strings.Builder, p *api.ProgramCounts) {
 	if p == nil {
 		return
 	}
+	if p.Compiled == 0 && p.Native == 0 && p.Refused == 0 && p.Lost == 0 {
+		b.WriteString("programs: none compiled; one that is over within some 100 us runs interpreted, and is not counted\n")
+		return
+	}
 	share := 100 * float64(p.Native) / float64(max(p.Native+p.Interpreted, 1))
 	fmt.Fprintf(b, "programs: %s compiled in %v, %d instructions run, %.1f%% of them as machine code, %d left to the server; %d refused, %s lost\n",
 		plural(p.Compiled, "program", "programs"), short(p.CompileTime), p.Native+p.Interpreted, share, p.Left, p.Refused, plural(p.Lost, "process", "processes"))
