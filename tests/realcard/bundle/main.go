@@ -37,6 +37,10 @@ const (
 func main() {
 	others := flag.Bool("others", false, "one more image, with programs of others")
 	flag.Parse()
+	if flag.NArg() != 1 {
+		fmt.Fprintln(os.Stderr, "bundle: want one folder, an empty one: bundle [-others] DIR")
+		os.Exit(2)
+	}
 	do := layOut
 	if *others {
 		do = layOutOthers
