@@ -9,6 +9,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/umbra-gpu/umbra/aggregator/sandbox"
 )
 
 // A message is its length (4 bytes), a request or an answer, and what follows that: steps or text. A file
@@ -116,7 +118,7 @@ func (c *conn) receive(b []byte, limit int) (body []byte, f *os.File, err error)
 	var length [lengthBytes]byte
 	n, rights, _, _, err := c.ReadMsgUnix(length[:], c.rights[:])
 	if rights > 0 {
-		f = fileOf(c.rights[:rights])
+		f = sandbox.Given(c.rights[:rights])
 	}
 	if err != nil {
 		return nil, f, err
@@ -133,22 +135,6 @@ func (c *conn) receive(b []byte, limit int) (body []byte, f *os.File, err error)
 	}
 	_, err = io.ReadFull(c, b[:size])
 	return b[:size], f, err
-}
-
-// fileOf returns the first file of a control message, and closes others.
-func fileOf(rights []byte) (f *os.File) {
-	messages, _ := unix.ParseSocketControlMessage(rights)
-	for i := range messages {
-		fds, _ := unix.ParseUnixRights(&messages[i])
-		for _, fd := range fds {
-			if f == nil {
-				f = os.NewFile(uintptr(fd), "received")
-			} else {
-				unix.Close(fd)
-			}
-		}
-	}
-	return f
 }
 
 // decode takes a structure from the beginning of a message's body, and returns the rest.

@@ -7,6 +7,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/umbra-gpu/umbra/aggregator/sandbox"
 )
 
 // Version is that of the protocol and of the shared memory. Both sides are installed together.
@@ -132,7 +134,7 @@ func (c *Conn) Receive(m *Message) (f *os.File, err error) {
 		return nil, err
 	}
 	if rights > 0 {
-		f = fileOf(c.rights[:rights])
+		f = sandbox.Given(c.rights[:rights])
 	}
 	if n == 0 {
 		err = ErrEnded
@@ -160,20 +162,4 @@ var ErrEnded = errors.New("the other side has closed the connection")
 func (c *Conn) patience(ns int64) error {
 	t := unix.NsecToTimeval(ns)
 	return unix.SetsockoptTimeval(c.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &t)
-}
-
-// fileOf returns the first file of a control message, and closes others.
-func fileOf(rights []byte) (f *os.File) {
-	messages, _ := unix.ParseSocketControlMessage(rights)
-	for i := range messages {
-		fds, _ := unix.ParseUnixRights(&messages[i])
-		for _, fd := range fds {
-			if f == nil {
-				f = os.NewFile(uintptr(fd), "received")
-			} else {
-				unix.Close(fd)
-			}
-		}
-	}
-	return f
 }
