@@ -111,6 +111,9 @@ func layOutOthers(ctx context.Context, cache *fetch.Cache, c image.Content, dir 
 
 // hopper lays out a Mesa that runs programs on Hopper: with the files of MESA_OVER, or with Debian's driver mended.
 func hopper(ctx context.Context, from, to string) error {
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return err
+	}
 	if err := run(ctx, "", "cp", "-a", "--", from, to); err != nil {
 		return err
 	}
@@ -126,7 +129,7 @@ func compose(ctx context.Context, dir, name string, c image.Content, m fetch.Mes
 	if err != nil {
 		return err
 	}
-	whole := filepath.Join(dir, "mesa")
+	whole := filepath.Join(dir, "mesa", "root") // what is compiled for it goes beside it
 	if err := hopper(ctx, m.Root, whole); err != nil {
 		return err
 	}
