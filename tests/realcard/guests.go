@@ -169,7 +169,7 @@ func (g *guests) copies(ctx context.Context, s *result) error {
 // program runs one in each guest. Its control, in the first guest, must find that all is wrong.
 func (g *guests) program(ctx context.Context, name string) error {
 	err := g.each(func(_ int, vm *lab.VM) error {
-		out, err := runIn(ctx, vm, []string{mended}, name)
+		out, err := runIn(ctx, vm, nil, name)
 		if err == nil && !strings.Contains(out, "(NVK GH100): 0 of") {
 			err = fmt.Errorf("it said: %.200s", out)
 		}
@@ -178,20 +178,13 @@ func (g *guests) program(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if out, err := runIn(ctx, g.vms[0], []string{mended}, name, "noop"); err == nil {
+	if out, err := runIn(ctx, g.vms[0], nil, name, "noop"); err == nil {
 		return fmt.Errorf("the control, which gives the GPU nothing to do, found all right: %.200s", out)
 	}
 	return nil
 }
 
-// mended is what compute programs and those that branch need on Hopper with Mesa as it is: docs/patches/nvk-hopper.c. It
-// slows submissions down, so what is measured runs with stock.
-const (
-	mended = "LD_PRELOAD=/programs/nvk-hopper.so"
-	stock  = "LD_PRELOAD="
-)
-
-// runIn runs a program in a guest, with an environment of stock or mended.
+// runIn runs a program in a guest.
 func runIn(ctx context.Context, vm *lab.VM, env []string, argv ...string) (string, error) {
 	var r proto.RunResult
 	err := vm.Agent().Call(ctx, proto.CmdRun, proto.RunArgs{Argv: argv, Env: env, TimeoutMS: 280_000}, &r)
@@ -218,7 +211,7 @@ func (g *guests) triangle(ctx context.Context, _ *result) error {
 	if err := g.refused(g.program(ctx, "triangle")); err != nil {
 		return err
 	}
-	text, err := runIn(ctx, g.vms[0], []string{mended}, "triangle", "picture")
+	text, err := runIn(ctx, g.vms[0], nil, "triangle", "picture")
 	if err != nil {
 		return err
 	}

@@ -26,9 +26,9 @@ const (
 )
 
 var (
-	opencl = []string{mended, "RUSTICL_ENABLE=zink"}
-	opengl = []string{mended, "MESA_LOADER_DRIVER_OVERRIDE=zink"}
-	vulkan = []string{mended, "LC_ALL=C"}
+	opencl = []string{"RUSTICL_ENABLE=zink"}
+	opengl = []string{"MESA_LOADER_DRIVER_OVERRIDE=zink"}
+	vulkan = []string{"LC_ALL=C"}
 )
 
 // others are held to the processor by themselves. The emulated one is slow, so they are not whole suites.

@@ -18,10 +18,10 @@ var (
 )
 
 // scores runs vkmark in all guests at once.
-func (g *guests) scores(ctx context.Context, s *result, env string, argv ...string) (scores []float64, texts []string, err error) {
+func (g *guests) scores(ctx context.Context, s *result, argv ...string) (scores []float64, texts []string, err error) {
 	scores, texts = make([]float64, len(g.vms)), make([]string, len(g.vms))
 	err = g.each(func(i int, vm *lab.VM) (err error) {
-		texts[i], err = runIn(ctx, vm, []string{env}, append([]string{"vkmark", "--winsys", "headless"}, argv...)...)
+		texts[i], err = runIn(ctx, vm, nil, append([]string{"vkmark", "--winsys", "headless"}, argv...)...)
 		m := vkScore.FindStringSubmatch(texts[i])
 		if err == nil && m == nil {
 			err = fmt.Errorf("no score in %.300s", texts[i])
@@ -39,7 +39,7 @@ func (g *guests) scores(ctx context.Context, s *result, env string, argv ...stri
 // busyScene has the guests draw pictures so large that the card is what they wait for. vkmark keeps few of them under way: a
 // guest that has drawn those leaves the rest of its time slice to the other.
 func (g *guests) busyScene(ctx context.Context, s *result) error {
-	scores, _, err := g.scores(ctx, s, stock, "--size", "2048x2048", "-b", "effect2d:duration=20")
+	scores, _, err := g.scores(ctx, s, "--size", "2048x2048", "-b", "effect2d:duration=20")
 	if err != nil {
 		return err
 	}
@@ -58,9 +58,9 @@ var scenes = []string{
 	"effect2d:kernel=edge", "effect2d:kernel=blur", "desktop", "cube", "clear",
 }
 
-// cel draws the scene whose program branches. With Mesa 26.1.6 as it is, the card stops that.
+// cel draws the scene whose program branches. With Debian's Mesa as it is, the card stops that.
 func (g *guests) cel(ctx context.Context, s *result) error {
-	_, _, err := g.scores(ctx, s, mended, "--size", "800x600", "-b", "shading:shading=cel:duration=4")
+	_, _, err := g.scores(ctx, s, "--size", "800x600", "-b", "shading:shading=cel:duration=4")
 	return g.refused(err)
 }
 
@@ -70,7 +70,7 @@ func (g *guests) vkmark(ctx context.Context, s *result) error {
 	for _, scene := range scenes {
 		argv = append(argv, "-b", scene)
 	}
-	scores, texts, err := g.scores(ctx, s, stock, argv...)
+	scores, texts, err := g.scores(ctx, s, argv...)
 	if err != nil {
 		return g.refused(err)
 	}

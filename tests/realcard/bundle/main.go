@@ -4,6 +4,7 @@
 //
 //	bundle DIR           lays that out
 //	bundle -others DIR   lays out one more image, others.cpio, with programs of others
+//	bundle -mend FILE    makes a libvulkan_nouveau.so of Debian run programs on Hopper
 //
 // GSP's firmware, 60 MiB, is a stub of the right form: nothing in a virtual GPU executes it, and the
 // guest's driver reads only the names and sizes of its sections.
@@ -36,16 +37,22 @@ const (
 
 func main() {
 	others := flag.Bool("others", false, "one more image, with programs of others")
+	library := flag.Bool("mend", false, "make a library run programs on Hopper")
 	flag.Parse()
-	if flag.NArg() != 1 {
-		fmt.Fprintln(os.Stderr, "bundle: want one folder, an empty one: bundle [-others] DIR")
+	if flag.NArg() != 1 || *others && *library {
+		fmt.Fprintln(os.Stderr, "bundle: want one folder, an empty one: bundle [-others] DIR; or a library: bundle -mend FILE")
 		os.Exit(2)
 	}
-	do := layOut
-	if *others {
-		do = layOutOthers
+	var err error
+	switch {
+	case *library:
+		err = mend(flag.Arg(0))
+	case *others:
+		err = prepare(context.Background(), flag.Arg(0), layOutOthers)
+	default:
+		err = prepare(context.Background(), flag.Arg(0), layOut)
 	}
-	if err := prepare(context.Background(), flag.Arg(0), do); err != nil {
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "bundle:", err)
 		os.Exit(1)
 	}
@@ -90,18 +97,7 @@ func layOut(ctx context.Context, cache *fetch.Cache, c image.Content, dir string
 	if err != nil {
 		return err
 	}
-	c.Mesa = &m
-	if over := os.Getenv("MESA_OVER"); over != "" {
-		whole := filepath.Join(dir, "mesa")
-		if err := run(ctx, "", "cp", "-a", "--", m.Root, whole); err != nil {
-			return err
-		}
-		if err := run(ctx, "", "cp", "-a", "--remove-destination", "--", over+"/.", whole); err != nil {
-			return err
-		}
-		m.Root = whole
-	}
-	return build(ctx, dir, "image.cpio", c, programs+"/*.c")
+	return compose(ctx, dir, "image.cpio", c, m, programs+"/*.c")
 }
 
 // layOutOthers lays out the image with programs of others.
@@ -110,16 +106,34 @@ func layOutOthers(ctx context.Context, cache *fetch.Cache, c image.Content, dir 
 	if err != nil {
 		return err
 	}
-	c.Mesa = &m
-	return build(ctx, dir, "others.cpio", c, "tests/e2e/programs/compute.c", "tests/shim/programs/saxpy.c", "tests/shim/programs/reduce.c")
+	return compose(ctx, dir, "others.cpio", c, m, "tests/e2e/programs/compute.c", "tests/shim/programs/saxpy.c", "tests/shim/programs/reduce.c")
 }
 
-// build builds an image with programs, and leaves nothing else of it in the folder.
-func build(ctx context.Context, dir, name string, c image.Content, sources ...string) error {
+// hopper lays out a Mesa that runs programs on Hopper: with the files of MESA_OVER, or with Debian's driver mended.
+func hopper(ctx context.Context, from, to string) error {
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return err
+	}
+	if err := run(ctx, "", "cp", "-a", "--", from, to); err != nil {
+		return err
+	}
+	if over := os.Getenv("MESA_OVER"); over != "" {
+		return run(ctx, "", "cp", "-a", "--remove-destination", "--", over+"/.", to)
+	}
+	return mend(filepath.Join(to, nvk))
+}
+
+// compose builds an image with programs, and leaves nothing else of it in the folder.
+func compose(ctx context.Context, dir, name string, c image.Content, m fetch.Mesa, sources ...string) error {
 	src, err := image.Source()
 	if err != nil {
 		return err
 	}
+	whole := filepath.Join(dir, "mesa", "root") // what is compiled for it goes beside it
+	if err := hopper(ctx, m.Root, whole); err != nil {
+		return err
+	}
+	m.Root, c.Mesa = whole, &m
 	for _, pattern := range sources {
 		found, err := filepath.Glob(filepath.Join(src, pattern))
 		if err != nil {
@@ -127,11 +141,6 @@ func build(ctx context.Context, dir, name string, c image.Content, sources ...st
 		}
 		c.Programs = append(c.Programs, found...)
 	}
-	patch := filepath.Join(dir, "nvk-hopper.so")
-	if err := run(ctx, "", "cc", "-shared", "-fPIC", "-O2", "-o", patch, filepath.Join(src, "docs/patches/nvk-hopper.c")); err != nil {
-		return err
-	}
-	c.Programs = append(c.Programs, patch)
 	built, err := image.Build(ctx, filepath.Join(dir, "images"), c)
 	if err != nil {
 		return err
@@ -139,7 +148,7 @@ func build(ctx context.Context, dir, name string, c image.Content, sources ...st
 	if err := os.Rename(built, filepath.Join(dir, name)); err != nil {
 		return err
 	}
-	for _, made := range []string{"images", "firmware", "mesa", "nvk-hopper.so"} {
+	for _, made := range []string{"images", "firmware", "mesa"} {
 		if err := os.RemoveAll(filepath.Join(dir, made)); err != nil {
 			return err
 		}
