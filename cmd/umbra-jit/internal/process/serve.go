@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	softengine "github.com/umbra-gpu/umbra/aggregator/card/soft/engine"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/jit"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/compile"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/compile/state"
@@ -25,6 +26,7 @@ type server struct {
 
 	launch uint64 // number of the one that follows
 	base   interp.Launch
+	bound  jit.Bound
 	code   *program
 	slots  []slot
 
@@ -107,7 +109,7 @@ func (s *server) begin(m *jit.Message) error {
 	if err := d.Decode(m.Body); err != nil {
 		return err
 	}
-	s.launch, s.base, s.code, s.slots = m.A, d.Launch, nil, nil
+	s.launch, s.base, s.bound, s.code, s.slots = m.A, d.Launch, d.Bound, nil, nil
 	s.base.Memory = s.memory
 	s.base.Program = &interp.Program{Memory: s.memory, Base: d.Region}
 	return nil
@@ -172,6 +174,7 @@ func (s *server) ready(n int) (err error) {
 	o.left = make(map[uint32]uint64)
 	o.launch = s.base
 	o.launch.Program = &interp.Program{Memory: s.memory, Base: s.base.Program.Base}
+	o.launch.Units = softengine.NewUnits(s.memory, &s.bound.Textures, &s.bound.Surfaces)
 	o.launch.Local += uint64(n) * o.launch.LocalSize()
 	o.Runner, err = o.code.NewRunner(&o.launch, s.memory.pages, o.image)
 	return err
