@@ -2,6 +2,7 @@ package shim
 
 import (
 	"context"
+	"os"
 	"runtime"
 	"slices"
 	"testing"
@@ -23,7 +24,7 @@ func TestPiglitReasons(t *testing.T) {
 
 // TestPiglit: the tests that say something of a card pass, except those that the list names with a
 // reason, and each of these fails. One in 40 is held against the devices that make it a test that
-// counts.
+// counts. With UMBRA_TEST_JIT the card runs programs as machine code.
 func TestPiglit(t *testing.T) {
 	scale.ReleaseOnly(t)
 	t.Parallel()
@@ -31,6 +32,10 @@ func TestPiglit(t *testing.T) {
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Minute)
 	defer cancel()
+	var cfg Config
+	if os.Getenv("UMBRA_TEST_JIT") != "" {
+		cfg.Compile = compiler(t)
+	}
 	var hosts []*Host
 	for range runtime.NumCPU() {
 		hosts = append(hosts, newTestHost(t, ctx, (*fetch.Cache).Tools, "25"))
@@ -48,7 +53,7 @@ func TestPiglit(t *testing.T) {
 			r, err = h.Piglit(ctx, test)
 			assert.True(t, r.Counts(), "%s says nothing of a card: %+v", test, r)
 		} else {
-			r.Card, r.Why, err = h.piglitOn(ctx, test, OurCard, Config{})
+			r.Card, r.Why, err = h.piglitOn(ctx, test, OurCard, cfg)
 		}
 		assert.NoError(t, err)
 		assert.Equal(t, reasons[test] != "", r.Card != "pass", "%s: %s %s, reason in the list: %q", test, r.Card, r.Why, reasons[test])

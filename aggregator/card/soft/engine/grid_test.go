@@ -225,6 +225,7 @@ func TestMemoryMovesBetweenSteps(t *testing.T) {
 	m := newTestMemory()
 	m.mapPage(programData)
 	env := newEnv(m)
+	env.Processors = newProcessors(1) // another may begin in a later step, and look its program up
 	g.prepare(t, env, m, "mov b32 $r2 0x200000\nmov b32 $r3 0x0\nmov b32 $r4 0x1\nagain:\nred add u32 g[$r2d] $r4\nbra again")
 	now := uint64(0)
 	env.Clock = func() uint64 { now++; return now }
@@ -444,8 +445,7 @@ func TestSurfaces(t *testing.T) {
 		p.pitch = 0
 		want := make([]byte, p.width*p.height*p.bytes())
 		p.store(t, env, want)
-		r := oneProcessor(env)
-		r.surfaces = new([sm.Surfaces]sm.Surface)
+		r := NewUnits(oneProcessor(env).memory, nil, new([sm.Surfaces]sm.Surface))
 		r.surfaces[3] = sm.Surface{Address: p.va, Width: p.width, Height: p.height, Format: p.code, Log2Block: [2]uint8{0, uint8(p.high)}}
 		for range 20 {
 			x, y := rapid.Uint32Range(0, 100).Draw(t, "x"), rapid.Uint32Range(0, 50).Draw(t, "y")

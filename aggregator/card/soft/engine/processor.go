@@ -5,7 +5,6 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/interp"
-	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/texture"
 )
 
 // processor executes blocks of a grid, one after the other.
@@ -23,8 +22,7 @@ type processor struct {
 	memory   gridMemory
 	pages    *Pages // Env.Pages of the step
 	found    int64  // cost of what was found there, which is not charged yet
-	surfaces *[sm.Surfaces]sm.Surface
-	texture.Unit
+	units    Units
 }
 
 // work executes blocks until the step ends.
@@ -59,11 +57,11 @@ func (p *processor) prepare() {
 }
 
 func (p *processor) describe(l *sm.Launch) {
-	p.surfaces, p.local = &l.Surfaces, l.Local.Address
-	p.Unit = texture.Unit{Memory: p.memory, Bound: &l.Textures}
+	p.local = l.Local.Address
+	p.units = *NewUnits(p.memory, &l.Textures, &l.Surfaces)
 	p.program = interp.Program{Memory: p.memory, Base: l.Region}
 	p.launch = launchOf(l)
-	p.launch.Memory, p.launch.Units, p.launch.Program = p.memory, p, &p.program
+	p.launch.Memory, p.launch.Units, p.launch.Program = p.memory, &p.units, &p.program
 }
 
 // launchOf is what a launch's blocks know of it, without what executes them.

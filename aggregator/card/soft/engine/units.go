@@ -4,9 +4,22 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/interp"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/isa"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/texture"
 )
+
+// Units are the texture and surface units for what a launch has bound. They belong to one goroutine.
+type Units struct {
+	texture.Unit
+	surfaces *[sm.Surfaces]sm.Surface
+}
+
+// NewUnits makes units of an address space.
+func NewUnits(m interp.Memory, t *sm.Textures, s *[sm.Surfaces]sm.Surface) *Units {
+	return &Units{texture.Unit{Memory: m, Bound: t}, s}
+}
 
 // Values of isa.Dims. With layers, the third coordinate is a distance in bytes of layerUnit: what a
 // program multiplies with the number of the layer comes from its driver (Mesa: the miptree's
@@ -19,11 +32,11 @@ const (
 )
 
 // Surface implements interp.Units. Outside of a surface nothing is stored, and zeros are loaded.
-func (r *processor) Surface(p *interp.Pixel) error {
-	if p.Image >= uint32(len(r.surfaces)) {
+func (u *Units) Surface(p *interp.Pixel) error {
+	if p.Image >= uint32(len(u.surfaces)) {
 		return fmt.Errorf("surface %d", p.Image)
 	}
-	s := &r.surfaces[p.Image]
+	s := &u.surfaces[p.Image]
 	f := &colorFormats[s.Format]
 	if s.Format == 0 { // none is bound
 		p.Out = true
@@ -60,15 +73,15 @@ func (r *processor) Surface(p *interp.Pixel) error {
 		p.Data = [4]uint32{}
 		return nil
 	}
-	return r.access(p, f, at.at(x, y)&vaMask+layer, n)
+	return u.access(p, f, at.at(x, y)&vaMask+layer, n)
 }
 
 // access carries out an instruction at an address. n is how many bytes are loaded or stored.
-func (r *processor) access(p *interp.Pixel, f *colorFormat, va, n uint64) error {
+func (u *Units) access(p *interp.Pixel, f *colorFormat, va, n uint64) error {
 	var b pixel
 	switch p.Inst.Op {
 	case isa.SurfLoad:
-		if err := r.memory.Load(va, b[:n]); err != nil {
+		if err := u.Memory.Load(va, b[:n]); err != nil {
 			return err
 		}
 		for i := range p.Data {
@@ -85,10 +98,10 @@ func (r *processor) access(p *interp.Pixel, f *colorFormat, va, n uint64) error 
 		for i, w := range p.Data {
 			binary.LittleEndian.PutUint32(b[i*4:], w)
 		}
-		return r.memory.Store(va, b[:n])
+		return u.Memory.Store(va, b[:n])
 	case isa.SurfStoreFormat:
 		b, _ = f.pack(p.Data, 0xf)
-		return r.memory.Store(va, b[:n])
+		return u.Memory.Store(va, b[:n])
 	case isa.SurfAddress:
 		p.Data = [4]uint32{uint32(va), uint32(va >> 32)}
 		return nil

@@ -18,8 +18,7 @@ func TestHostileSurfaces(t *testing.T) {
 	random := rand.New(rand.NewPCG(0x7e, 0xd4))
 	m := new(fuzzMemory)
 	env := newEnv(m)
-	r := oneProcessor(env)
-	r.surfaces = new([sm.Surfaces]sm.Surface)
+	r := NewUnits(oneProcessor(env).memory, nil, new([sm.Surfaces]sm.Surface))
 	size := func() uint32 { return []uint32{random.Uint32N(40), random.Uint32()}[random.IntN(2)] }
 	ended := map[isa.Op]int{}
 	for range scale.Of(10000, 500000) {

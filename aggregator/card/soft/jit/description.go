@@ -3,7 +3,9 @@ package jit
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/interp"
 )
 
@@ -11,6 +13,19 @@ import (
 type Description struct {
 	Region uint64        // of the code
 	Launch interp.Launch // without Memory, Program and Units; Local is that of slot 0
+	Bound  Bound
+}
+
+// Bound are the textures and surfaces that programs can name.
+type Bound struct {
+	Textures sm.Textures
+	Surfaces [sm.Surfaces]sm.Surface
+}
+
+// any reports whether programs can name one. Most launches have none, and their description ends before.
+func (b *Bound) any() bool {
+	return slices.ContainsFunc(b.Textures.HeaderSlots[:], func(s sm.Slot) bool { return s.Bound }) ||
+		slices.ContainsFunc(b.Surfaces[:], func(s sm.Surface) bool { return s.Format != 0 })
 }
 
 // sizes are the numbers of 32 bits in a description.
@@ -42,13 +57,16 @@ func (d *Description) encode(to []byte) []byte {
 		}
 		to = append(binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint64(to, b.Addr), b.Size), valid)
 	}
+	if d.Bound.any() {
+		to, _ = binary.Append(to, binary.LittleEndian, &d.Bound) // fails for types without a size only
+	}
 	return to
 }
 
 // Decode reads a description.
 func (d *Description) Decode(from []byte) error {
-	if len(from) != descriptionBytes {
-		return fmt.Errorf("a description of %d bytes: want %d", len(from), descriptionBytes)
+	if n := descriptionBytes + binary.Size(d.Bound); len(from) != descriptionBytes && len(from) != n {
+		return fmt.Errorf("a description of %d bytes: want %d or %d", len(from), descriptionBytes, n)
 	}
 	d.Region, d.Launch.Local = binary.LittleEndian.Uint64(from), binary.LittleEndian.Uint64(from[8:])
 	from = from[16:]
@@ -59,5 +77,9 @@ func (d *Description) Decode(from []byte) error {
 		d.Launch.Banks[i] = interp.Bank{Addr: binary.LittleEndian.Uint64(from), Size: binary.LittleEndian.Uint32(from[8:]), Valid: from[12] != 0}
 		from = from[bankBytes:]
 	}
-	return nil
+	if d.Bound = (Bound{}); len(from) == 0 {
+		return nil
+	}
+	_, err := binary.Decode(from, binary.LittleEndian, &d.Bound)
+	return err
 }

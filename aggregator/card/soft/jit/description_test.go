@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm"
 )
 
 // TestDescription: a description says all that a launch has but for what executes it.
@@ -25,6 +27,13 @@ func TestDescription(t *testing.T) {
 			v.SetBool(true)
 		}
 	}
+	var got Description
+	check := func() {
+		t.Helper()
+		got = Description{Bound: Bound{Surfaces: [8]sm.Surface{{Format: 1}}}}
+		require.NoError(t, got.Decode(d.encode(nil)))
+		require.Equal(t, d, got)
+	}
 	l := reflect.ValueOf(&d.Launch).Elem()
 	for i := range l.NumField() {
 		f := l.Field(i)
@@ -36,8 +45,10 @@ func TestDescription(t *testing.T) {
 			fill(f.Index(j))
 		}
 	}
-	var got Description
-	require.NoError(t, got.Decode(d.encode(nil)))
-	require.Equal(t, d, got)
+	check()
+	d.Bound.Textures.HeaderSlots[255], d.Bound.Textures.Linked = sm.Slot{Index: 7, Bound: true}, true
+	d.Bound.Surfaces[7] = sm.Surface{Address: 8, Width: 9, Format: 10, Log2Block: [2]uint8{11, 12}}
+	check()
+	require.LessOrEqual(t, len(d.encode(nil)), MaxBody)
 	require.Error(t, got.Decode(nil))
 }

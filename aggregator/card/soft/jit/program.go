@@ -80,7 +80,7 @@ func (p *program) refuse() {
 }
 
 // comesBack notes a step that ended with an instruction for the server. It reports whether these are so many that the
-// server executes all of the program faster: one that uses textures, for example.
+// server executes all of the program faster: one whose memory only it reaches, for example.
 func (p *program) comesBack() bool {
 	const few, often = 64, 4
 	p.left++

@@ -98,7 +98,7 @@ func (s *step) call() (*Message, error) {
 	left := j.Left()
 	m := &Message{Kind: Run, A: j.Number, B: uint64(len(j.Grid.Running)), C: left, D: p.table}
 	if p.launch != j.Number {
-		d := Description{Region: j.Launch.Region, Launch: j.Blocks}
+		d := Description{Region: j.Launch.Region, Launch: j.Blocks, Bound: Bound{j.Launch.Textures, j.Launch.Surfaces}}
 		d.Launch.Local = j.Launch.Local.Address
 		p.body = d.encode(p.body[:0])
 		m.Body = p.body

@@ -12,7 +12,7 @@ import (
 )
 
 // Version is that of the protocol and of the shared memory. Both sides are installed together.
-const Version = 1
+const Version = 2
 
 // Assemble is the first argument of an umbra-jit that makes assembly of IR, and serves no guest.
 const Assemble = "assemble"
@@ -75,7 +75,7 @@ type Message struct {
 const (
 	headBytes = 4 + 6*8
 	// MaxBody bounds the body: a description, or a text.
-	MaxBody = 1024
+	MaxBody = 4096
 )
 
 // Conn is an end of the connection, which keeps the borders of messages. It belongs to one goroutine at a time.

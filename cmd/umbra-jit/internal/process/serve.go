@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	softengine "github.com/umbra-gpu/umbra/aggregator/card/soft/engine"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/jit"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/compile"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/compile/state"
@@ -25,6 +26,7 @@ type server struct {
 
 	launch uint64 // number of the one that follows
 	base   interp.Launch
+	bound  jit.Bound
 	code   *program
 	slots  []slot
 
@@ -107,7 +109,7 @@ func (s *server) begin(m *jit.Message) error {
 	if err := d.Decode(m.Body); err != nil {
 		return err
 	}
-	s.launch, s.base, s.code, s.slots = m.A, d.Launch, nil, nil
+	s.launch, s.base, s.bound, s.code, s.slots = m.A, d.Launch, d.Bound, nil, nil
 	s.base.Memory = s.memory
 	s.base.Program = &interp.Program{Memory: s.memory, Base: d.Region}
 	return nil
@@ -172,35 +174,21 @@ func (s *server) ready(n int) (err error) {
 	o.left = make(map[uint32]uint64)
 	o.launch = s.base
 	o.launch.Program = &interp.Program{Memory: s.memory, Base: s.base.Program.Base}
+	o.launch.Units = softengine.NewUnits(s.memory, &s.bound.Textures, &s.bound.Surfaces)
 	o.launch.Local += uint64(n) * o.launch.LocalSize()
 	o.Runner, err = o.code.NewRunner(&o.launch, s.memory.pages, o.image)
 	return err
 }
 
-// step runs blocks for a time. Another thread takes long to wake: the first slot works alone for a grain.
+// step runs blocks for a time. Another thread takes long to wake: the first slot begins a launch alone, for a grain.
 func (s *server) step(answer *jit.Message, limit time.Duration) {
 	work := &s.shared.Work
 	s.stuck.Store(noSlot)
 	s.shared.Began.Store(1)
 	end := time.Now().Add(limit)
 	compiled, interpreted := s.ran()
-	if len(s.slots) > 0 {
-		more := s.slot(0, work, end, true)
-		others := s.slots[1:]
-		if s.stuck.Load() == noSlot && len(others) > 0 && (more || slices.ContainsFunc(others, func(o slot) bool { return o.image.Begun != 0 })) {
-			var all sync.WaitGroup
-			for i := range others {
-				if s.ready(1+i) == nil { // else its block waits for the server
-					all.Go(func() { s.slot(1+i, work, end, false) })
-				}
-			}
-			if more {
-				s.slot(0, work, end, false)
-			}
-			all.Wait()
-		} else if more {
-			s.slot(0, work, end, false)
-		}
+	if len(s.slots) > 0 && (s.begun() || s.slot(0, work, end, true)) && s.stuck.Load() == noSlot {
+		s.together(work, end)
 	}
 	answer.C, answer.D = s.ran()
 	answer.C, answer.D = answer.C-compiled, answer.D-interpreted
@@ -208,6 +196,23 @@ func (s *server) step(answer *jit.Message, limit time.Duration) {
 	if n := s.stuck.Load(); n != noSlot {
 		answer.A, answer.B = uint64(jit.Stuck), uint64(n)
 	}
+}
+
+// begun reports whether other slots than the first have blocks.
+func (s *server) begun() bool {
+	return slices.ContainsFunc(s.slots[1:], func(o slot) bool { return o.image.Begun != 0 })
+}
+
+// together runs blocks in all slots.
+func (s *server) together(work *state.Work, end time.Time) {
+	var all sync.WaitGroup
+	for i := 1; i < len(s.slots); i++ {
+		if s.ready(i) == nil { // else its block waits for the server
+			all.Go(func() { s.slot(i, work, end, false) })
+		}
+	}
+	s.slot(0, work, end, false)
+	all.Wait()
 }
 
 // ran counts the warp instructions of the launch so far.
