@@ -69,7 +69,7 @@ func TestSystemd(t *testing.T) {
 	initramfs := filepath.Join(work, "initramfs")
 	require.NoError(t, image.Folder(root, initramfs))
 
-	vm := labtest.Start(t, lab.Config{Kernel: "6.12", Image: initramfs, Memory: 3072, NoWait: true, Dir: os.Getenv("SDLOG"),
+	vm := labtest.Start(t, lab.Config{Kernel: "6.12", Image: initramfs, Memory: 3072, NoWait: true,
 		Append: []string{"systemd.unit=administrator.service", "systemd.firstboot=0", "systemd.condition_needs_update=0", "systemd.default_timeout_start_sec=600", "audit=0"}})
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
 	defer cancel()
