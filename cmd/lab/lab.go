@@ -126,6 +126,14 @@ func (c *Config) step(name string) {
 	}
 }
 
+// Check says what is wrong with a configuration, without fetching anything.
+func (c Config) Check() error {
+	if err := c.setDefaults(); err != nil {
+		return err
+	}
+	return errors.Join(fetch.CheckKernel(c.Kernel), fetch.CheckMesa(c.Mesa, c.Chip == ChipGH100))
+}
+
 func (c *Config) setDefaults() error {
 	if c.Chip == ChipGF100 {
 		c.Chip = ""

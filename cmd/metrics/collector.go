@@ -1,16 +1,12 @@
 package metrics
 
 import (
-	"log/slog"
-	"net/http"
 	"reflect"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/umbra-gpu/umbra/cmd/api"
 )
@@ -106,17 +102,3 @@ func number(v reflect.Value) float64 {
 	return 0
 }
 
-// atOnce bounds the requests that are answered at a time: each reads every counter.
-const atOnce = 4
-
-// Handler answers Prometheus with the numbers of a server, of its process and of its runtime.
-func Handler(report func() (api.Report, error), version string, log *slog.Logger) http.Handler {
-	all := prometheus.NewRegistry()
-	all.MustRegister(NewCollector(report), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "umbra_build_info", Help: "The version of the server, as a label.", ConstLabels: prometheus.Labels{"version": version}},
-			func() float64 { return 1 }))
-	return promhttp.HandlerFor(all, promhttp.HandlerOpts{
-		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn), MaxRequestsInFlight: atOnce,
-		DisableCompression: true, // which takes longer than to read the counters
-	})
-}

@@ -43,7 +43,7 @@ func (s *Server) card(endpoints []*Endpoint, ledger []sched.Entry) api.CardRepor
 	out := ReportCard(s.Card)
 	out.Kind, out.VRAM = s.Config.Card.Kind, uint64(s.Config.Card.VRAM)
 	if s.Card != nil {
-		out.Programs = programCounts(s.Card.Compiled())
+		out.Programs, out.Interpreted = programCounts(s.Card.Compiled()), s.missing
 	}
 	if s.Shared == nil {
 		return out

@@ -30,7 +30,7 @@ const (
 // systemFiles are read by Go's runtime and library: the machine's size and limits, the local time, names of users and hosts.
 var systemFiles = []string{
 	"/sys/fs/cgroup", "/sys/kernel/mm/transparent_hugepage", "/sys/devices/system/cpu",
-	"/etc/localtime", "/etc/passwd", "/etc/group", "/etc/nsswitch.conf", "/etc/hosts", "/etc/resolv.conf", "/etc/ld.so.cache", "/dev/urandom",
+	"/etc/localtime", "/etc/passwd", "/etc/group", "/etc/nsswitch.conf", "/etc/hosts", "/etc/resolv.conf", loaderCache, "/dev/urandom",
 }
 
 // Confine keeps the goroutine on its thread, and forbids that thread, and what it executes, all files that the server does

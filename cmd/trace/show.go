@@ -15,12 +15,13 @@ import (
 // Show writes a line for each event of a recording, and one for each method. only is the name of a GPU, or empty.
 func (f *File) Show(w io.Writer, only string) error {
 	of := pushbuffers{}
-	several := len(f.GPUs) > 1
+	several, empty := len(f.GPUs) > 1, true
 	for e := new(trace.Event); f.Next(e); {
 		gpu := &f.GPUs[e.GPU]
 		if only != "" && gpu.Name != only {
 			continue
 		}
+		empty = false
 		head := fmt.Sprintf("%12.6f  ", time.Duration(e.At).Seconds())
 		if several {
 			head += fmt.Sprintf("%-8s ", gpu.Name)
@@ -35,6 +36,11 @@ func (f *File) Show(w io.Writer, only string) error {
 			_, err = fmt.Fprintf(w, "%s%s\n", head, f.text(e))
 		}
 		if err != nil {
+			return err
+		}
+	}
+	if empty && f.err == nil {
+		if _, err := fmt.Fprintln(w, "The recording is empty: nothing happened while it ran."); err != nil {
 			return err
 		}
 	}

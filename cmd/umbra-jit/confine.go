@@ -12,9 +12,6 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/sandbox"
 )
 
-// systemLibrary is how the system's loader knows libLLVM.
-const systemLibrary = "libLLVM.so.19.1"
-
 // Limits of the process. maxData is for what is neither the guest's memory nor reserved for the table of pages.
 const (
 	maxFiles  = 320

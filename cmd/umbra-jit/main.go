@@ -53,7 +53,7 @@ func serve(library, dir, missing string) error {
 	if !cpu.X86.HasAVX2 || !cpu.X86.HasFMA {
 		return refuse(conn, errors.New("this processor lacks AVX2 or FMA, which machine code for guests' programs needs"))
 	}
-	functions, err := llvm.Load(cmp.Or(library, systemLibrary), dir)
+	functions, err := llvm.Load(cmp.Or(library, jit.SystemLibrary), dir)
 	if err != nil {
 		return refuse(conn, err)
 	}
@@ -95,7 +95,7 @@ func assemble(args []string) error {
 	if err != nil {
 		return err
 	}
-	functions, err := llvm.Load(cmp.Or(args[0], systemLibrary), args[1])
+	functions, err := llvm.Load(cmp.Or(args[0], jit.SystemLibrary), args[1])
 	if err != nil {
 		return fmt.Errorf("%w; install libLLVM 19 (Debian: libllvm19), or name the library with --llvm", err)
 	}

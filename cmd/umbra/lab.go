@@ -49,6 +49,9 @@ var labGPUs = map[string]struct{ mesa, server string }{
 }
 
 func (c *labRunCmd) Run(ctx context.Context, out output) (err error) {
+	for _, name := range []*string{&c.Kernel, &c.Modules, &c.Mesa, &c.Dir} {
+		*name = atHome(*name)
+	}
 	argv := c.Program
 	cfg := lab.Config{Kernel: c.Kernel, Modules: c.Modules, Chip: c.Chip, Mesa: cmp.Or(c.Mesa, labGPUs[c.Chip].mesa), Memory: c.Memory, Dir: c.Dir, Progress: out.stderr}
 	info, noFile := os.Stat(argv[0])
@@ -57,6 +60,9 @@ func (c *labRunCmd) Run(ctx context.Context, out output) (err error) {
 	} else if named || noFile == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
 		cfg.Programs, cfg.Only = []string{argv[0]}, true
 		argv = append([]string{strings.TrimSuffix(filepath.Base(argv[0]), ".c")}, argv[1:]...)
+	}
+	if err := cfg.Check(); err != nil {
+		return &config.Error{Where: "umbra lab run", Reason: err.Error()}
 	}
 	last := time.Now()
 	cfg.Step = func(step string) {
@@ -106,6 +112,16 @@ func (c *labRunCmd) Run(ctx context.Context, out output) (err error) {
 		err = ended(r.Exit & 0xff)
 	}
 	return err
+}
+
+// atHome is a name below the user's folder if it begins with ~, which no shell expands in --mesa=~/mesa.
+func atHome(name string) string {
+	if rest, ok := strings.CutPrefix(name, "~/"); ok {
+		if home, err := os.UserHomeDir(); err == nil {
+			return filepath.Join(home, rest)
+		}
+	}
+	return name
 }
 
 // library finds libLLVM for programs of a gf100, "" if it cannot be had: they run interpreted then.

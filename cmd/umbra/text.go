@@ -131,7 +131,11 @@ func statusText(b *strings.Builder, s *api.Status) {
 			fmt.Fprintf(b, "no scheduler: work is given to the card as it comes; for fair shares %s\n", config.WithScheduler)
 		}
 	}
-	programText(b, c.Programs)
+	if c.Interpreted != "" {
+		fmt.Fprintf(b, "programs: interpreted, which is slower: %s\n", c.Interpreted)
+	} else {
+		programText(b, c.Programs)
+	}
 	gpuTable(b, s.GPUs, false)
 	words := statusWords
 	t := newTable(b, "Card time, by "+c.Policy+"; umbra sched show has more", "name\tweight\tcap\tpriority\tbusy\twaited\trequests\theld\trunaways")

@@ -43,7 +43,7 @@ func (c *topCmd) Run(ctx context.Context, out output) error {
 		return err
 	}
 	f, isFile := out.stdout.(*os.File)
-	if isFile && !c.CSV && !c.JSON && isTerminal(f) {
+	if isFile && !c.CSV && !c.JSON && isTerminal(f) && isTerminal(os.Stdin) {
 		_, err := tea.NewProgram(m, tea.WithContext(ctx), tea.WithOutput(f)).Run()
 		if errors.Is(err, tea.ErrProgramKilled) && ctx.Err() != nil {
 			err = nil

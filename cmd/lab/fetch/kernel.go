@@ -72,8 +72,8 @@ func (c *Cache) Kernel(ctx context.Context, version string) (Kernel, error) {
 	if version == "" {
 		version = DefaultKernel
 	}
-	if !kernelVersion.MatchString(version) {
-		return Kernel{}, fmt.Errorf("kernel version %q: want numbers such as %s", version, DefaultKernel)
+	if err := checkVersion(version); err != nil {
+		return Kernel{}, err
 	}
 	dir := c.path("kernels", version)
 	var k Kernel
@@ -83,6 +83,29 @@ func (c *Cache) Kernel(ctx context.Context, version string) (Kernel, error) {
 	k.Image, k.BzImage = filepath.Join(dir, "vmlinux"), filepath.Join(dir, "vmlinuz")
 	k.Modules = filepath.Join(dir, "modules", k.Release)
 	return k, nil
+}
+
+// CheckKernel says what is wrong with a version, or the path of a bzImage, without asking a mirror.
+func CheckKernel(version string) error {
+	if IsPath(version) {
+		_, err := imageRelease(version)
+		return err
+	}
+	if version == "" {
+		return nil
+	}
+	return checkVersion(version)
+}
+
+func checkVersion(version string) error {
+	if !kernelVersion.MatchString(version) {
+		return fmt.Errorf("kernel version %q: want numbers such as %s", version, DefaultKernel)
+	}
+	var major, minor int
+	if n, _ := fmt.Sscanf(version, "%d.%d", &major, &minor); n == 2 && (major < 6 || major == 6 && minor == 0) {
+		return fmt.Errorf("kernel %s: Debian 12 and 13 have none older than 6.1; 6.1, 6.12, 6.18, 7.2 and 7.3 are known, or give the path of a bzImage", version)
+	}
+	return nil
 }
 
 // DefaultKernel is the version used where none is asked for.

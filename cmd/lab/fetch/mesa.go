@@ -102,12 +102,24 @@ func (c *Cache) mesa(ctx context.Context, version string, e edition) (m Mesa, er
 		}
 		return c.ownMesa(ctx, version, base)
 	}
-	if !ok {
-		return Mesa{}, fmt.Errorf("Mesa %q: want 25, 26, or the folder of your own, with a slash in its name", version)
+	if err := CheckMesa(version, e.vulkan); err != nil {
+		return Mesa{}, err
 	}
 	m, err = c.fetchMesa(ctx, suite, version+e.kind, e.packages)
 	m.Vulkan, m.patterns = e.vulkan, e.files
 	return m, err
+}
+
+// CheckMesa says what is wrong with a version of Mesa, or the folder of one, without fetching it.
+func CheckMesa(version string, vulkan bool) error {
+	if IsPath(version) {
+		_, err := openPrefix(version, Mesa{Vulkan: vulkan})
+		return err
+	}
+	if _, ok := MesaSuites[version]; !ok && version != "" {
+		return fmt.Errorf("Mesa %q: want 25, 26, or the folder of your own, with a slash in its name", version)
+	}
+	return nil
 }
 
 func (c *Cache) fetchMesa(ctx context.Context, suite, folder string, packages []string) (Mesa, error) {

@@ -73,6 +73,9 @@ func openPrefix(dir string, base Mesa) (*prefix, error) {
 	}
 	// The guest finds the prefix by links, in the places that Mesa was built for.
 	for _, at := range []string{p.libs, "share"} {
+		if base.Root == "" {
+			break // not fetched yet
+		}
 		if info, err := os.Lstat(filepath.Join(base.Root, dir, at)); err == nil && info.IsDir() {
 			return fail("%s is a folder of Debian's, too; install to a prefix of its own", at)
 		}

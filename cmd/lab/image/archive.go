@@ -68,34 +68,40 @@ func (a *archive) addFiles(w io.Writer, name, dir string, files []string, change
 		}
 	}
 	for _, file := range files {
-		from, to := filepath.Join(dir, file), filepath.Join(name, file)
+		to := filepath.Join(name, file)
 		parents(filepath.Dir(to))
-		info, err := os.Lstat(from)
-		if err != nil {
-			return err
-		}
-		var data []byte
-		if info.Mode()&fs.ModeSymlink != 0 {
-			var target string
-			target, err = os.Readlink(from)
-			data = []byte(target)
-		} else {
-			data, err = os.ReadFile(from)
-		}
-		if err != nil {
-			return err
-		}
-		if change != nil {
-			data = change(data)
-		}
-		if w == nil {
-			a.add(to, info.Mode(), 0, 0, data)
-			continue
-		}
-		a.addDated(to, info.Mode(), info.ModTime().Unix(), 0, 0, data) // Mesa's cache tells a library of OpenCL by its time
-		if _, err := a.WriteTo(w); err != nil {
+		if err := a.addFile(w, to, filepath.Join(dir, file), change); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// addFile adds a file or a link as addFiles does.
+func (a *archive) addFile(w io.Writer, to, from string, change func([]byte) []byte) error {
+	info, err := os.Lstat(from)
+	if err != nil {
+		return err
+	}
+	var data []byte
+	if info.Mode()&fs.ModeSymlink != 0 {
+		var target string
+		target, err = os.Readlink(from)
+		data = []byte(target)
+	} else {
+		data, err = os.ReadFile(from)
+	}
+	if err != nil {
+		return err
+	}
+	if change != nil {
+		data = change(data)
+	}
+	if w == nil {
+		a.add(to, info.Mode(), 0, 0, data)
+		return nil
+	}
+	a.addDated(to, info.Mode(), info.ModTime().Unix(), 0, 0, data) // Mesa's cache tells a library of OpenCL by its time
+	_, err = a.WriteTo(w)
+	return err
 }

@@ -13,6 +13,9 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/engine"
 )
 
+// SystemLibrary is how the system's loader knows libLLVM.
+const SystemLibrary = "libLLVM.so.19.1"
+
 // SystemFolders have the libraries of a system, which a process may read.
 var SystemFolders = []string{"/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib"}
 
