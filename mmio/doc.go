@@ -26,7 +26,7 @@
 // after New except by Reset and by the calls that return lists.
 //
 // Ownership and locks: a Space belongs to its owner (a card, a virtual GPU),
-// whose lock guards Read, Write, Reset, ResetBlock, MakePlain, Rows, State, SetState and
+// whose lock guards Read, Write, Reset, ResetBlock, Rows, State, SetState and
 // every [Cell]. Counts, Missed, Report and NameOf may be called at any time from
 // any goroutine: the counters are atomic. The package starts no goroutines.
 package mmio

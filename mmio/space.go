@@ -322,28 +322,6 @@ func (s *Space) Restrict() {
 	}
 }
 
-// MakePlain turns a row into plain read-write storage that holds v, without its effect.
-// Ablation tests use it to show why a behaviour is needed. An unknown name is an error.
-func (s *Space) MakePlain(name string, v uint32) error {
-	id, ok := s.byName[name]
-	if !ok {
-		return fmt.Errorf("mmio: no register named %s", name)
-	}
-	r := s.rows[id]
-	if r.window != nil {
-		return fmt.Errorf("mmio: %s is an aperture, not a register", name)
-	}
-	r.hooks = Hooks{}
-	r.rw, r.writable = r.lanes, r.lanes
-	r.wo, r.w1c, r.w1s, r.rc = 0, 0, 0, 0
-	r.decl.Reset = v & (r.lanes >> r.shift)
-	r.decl.Access, r.decl.Fields, r.decl.Effect = RW, nil, ""
-	for i := range r.decl.instances() {
-		s.Cell(name, i).Put(v)
-	}
-	return nil
-}
-
 // Cell is a register instance as its owner sees it: plain storage, without
 // access modes, effects or counts.
 type Cell struct {

@@ -112,32 +112,6 @@ func TestCells(t *testing.T) {
 	require.Empty(t, s.Counts())
 }
 
-func TestMakePlain(t *testing.T) {
-	s := smallSpace(t)
-	require.ErrorContains(t, s.MakePlain("NV_NOTHING", 0), "NV_NOTHING")
-	require.ErrorContains(t, s.MakePlain("PRAMIN", 0), "PRAMIN is an aperture")
-
-	require.EqualValues(t, 0x20, s.Read32(0x1400))
-	require.NoError(t, s.MakePlain("NV_PTIMER_TIME_0", 5))
-	require.EqualValues(t, 5, s.Read32(0x1400), "the effect was removed")
-	s.Write32(0x1400, 9)
-	require.EqualValues(t, 9, s.Read32(0x1400), "and RO with it")
-	s.Reset()
-	require.EqualValues(t, 5, s.Read32(0x1400))
-
-	require.NoError(t, s.MakePlain("NV_PTIMER_ALARM", 6))
-	for i := range uint32(4) {
-		require.EqualValues(t, 6, s.Read32(0x1420+8*i))
-	}
-	require.NoError(t, s.MakePlain("NV_PMC_DEBUG_MODE", 0xabcd4321))
-	require.EqualValues(t, 0x43210000, s.Read32(0x210), "cut to the register's width")
-	for _, r := range s.Rows() {
-		if r.Reg.Name == "NV_PTIMER_TIME_0" {
-			require.Equal(t, Reg{Name: "NV_PTIMER_TIME_0", Offset: 0x1400, Reset: 5}, r.Reg)
-		}
-	}
-}
-
 // The estimate is exact for the first SampleEvery accesses of each direction,
 // and scales the sampled ones after them; one direction does not colour the
 // other.

@@ -7,8 +7,7 @@ const StateVersion = 1
 
 // State is the stored content of a Space where it differs from Reset: of
 // registers and of holes, by dword. It holds no counters and no behaviour: the
-// state behind effects and apertures belongs to their owners, and changes made by
-// MakePlain are part of the table.
+// state behind effects and apertures belongs to their owners.
 type State struct {
 	Version int     `json:"version"`
 	Size    uint32  `json:"size"`

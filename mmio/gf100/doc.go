@@ -12,8 +12,6 @@
 // envytools' rnndb, with UNK and the offset where rnndb knows the unit but not
 // the register. A row marked Stub is stored and nothing more.
 //
-// tests/ablation lists the consequences of leaving behaviours out.
-//
 // A Face holds all state, belongs to the owner of the space it is bound to, and is guarded by
 // that owner's lock. The package takes no locks and starts no
 // goroutines.

@@ -4,8 +4,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/umbra-gpu/umbra/tests/ablation"
 )
 
 // probe walks through the registers as a driver's probe does, in its order. It checks each
@@ -166,44 +164,4 @@ func TestProbe(t *testing.T) {
 			require.Empty(t, p.run())
 		})
 	}
-}
-
-// What each ablation takes from the probe above. The two lists must name the same
-// ablations: one that breaks nothing here proves nothing there.
-func TestAblations(t *testing.T) {
-	breaks := map[string][]string{
-		"not-posted":             {"posted"},
-		"straps-zero":            {"crystal"},
-		"endian":                 {"endian"},
-		"speedo-zero":            {"speedo"},
-		"display-on":             {"headless"},
-		"sensor-off":             {"sensor"},
-		"no-partitions":          {"partitions"},
-		"no-gpcs":                {"gpcs", "rops", "tpcs"},
-		"no-tpcs":                {"tpcs"},
-		"ce-no-memory":           {"ce memory", "ce memory"},
-		"ce-no-memory-on-demand": {"ce memory", "ce memory"},
-		"pbdmas-unmasked":        {"pbdmas"},
-		"flush-plain":            nil, // reads back one, and bit 1 is what counts
-		"power-mode-plain":       {"power mode"},
-		"clock-frozen":           {"time moves"},
-		"mmu-never-done":         {"invalidate room", "invalidate done"},
-		"pmu-dead":               {"pmu rings"},
-		"fecs-dead":              {"fecs start", "context size", "bind"},
-		"fecs-no-switch":         {"switch"},
-	}
-	for _, a := range ablation.Rows {
-		t.Run(a.Name, func(t *testing.T) {
-			want, known := breaks[a.Name]
-			require.True(t, known, "no expectation for this ablation")
-			p := newProbe(t, FaceConfig{})
-			require.NoError(t, a.Apply(p.Space))
-			require.Equal(t, want, p.run())
-			p.Space.Reset()
-			p.face.Reset()
-			require.Equal(t, want, p.run(), "after a reset")
-		})
-	}
-	require.Len(t, ablation.Rows, len(breaks))
-	require.ErrorContains(t, ablation.Row{Name: "x", Registers: []string{"NV_NONE"}}.Apply(newBench(t, FaceConfig{}).Space), "ablation x")
 }

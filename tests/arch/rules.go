@@ -86,7 +86,6 @@ var rooms = []room{
 	{scale, nil, nil, ""},
 	{"tests/fakecard", []string{"aggregator/card", "mmio"}, nil, "a card for tests of drivers knows no driver"},
 	{"tests/smtest", []string{"aggregator/card/soft/sm"}, nil, "tests of executors use it, so it knows none"},
-	{"tests/ablation", []string{"mmio"}, nil, "tests of the registers use it"},
 }
 
 // layers are the rooms of the aggregator, from the top. A room imports only those of lower layers.
@@ -133,7 +132,7 @@ func importFindings(f source) (out []string) {
 	}
 	imports, libs := from.imports, from.libs
 	if f.test() {
-		imports, libs = slices.Concat(imports, []string{scale, "mmio", "shadowpt", "devmodel", "devmodel/gf100", "devmodel/gh100", "devmodel/guest", "aggregator/card/soft", "aggregator/card/rm/fakerm", "aggregator/driver", "aggregator/driver/structs", "aggregator/face", "tests/fakecard", "tests/smtest", "tests/ablation"}), slices.Concat(libs, testLibs)
+		imports, libs = slices.Concat(imports, []string{scale, "mmio", "shadowpt", "devmodel", "devmodel/gf100", "devmodel/gh100", "devmodel/guest", "aggregator/card/soft", "aggregator/card/rm/fakerm", "aggregator/driver", "aggregator/driver/structs", "aggregator/face", "tests/fakecard", "tests/smtest"}), slices.Concat(libs, testLibs)
 		if under(from.name, "tests") || from.name == "devmodel/guest" {
 			imports = []string{"*"}
 		}

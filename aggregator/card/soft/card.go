@@ -75,9 +75,6 @@ type Config struct {
 	// Ran, if not nil, is called like Launched when a launch ends well, for each processor that took
 	// part, with the warp instructions that it executed, by form.
 	Ran func(map[*isa.Form]uint64)
-	// Ablate changes the register space before the card starts. Tests use it to show why a
-	// behaviour is needed.
-	Ablate func(*mmio.Space) error
 }
 
 // Card is a software GF100. All methods may be called from any goroutine.
@@ -207,9 +204,6 @@ func (c *Card) buildSpace() error {
 	face.OnCopyResume(func(e int) { c.resumeEngine(gf100.EngineCE0 + uint8(e)) })
 	face.OnUnitReset(c.unitsReset)
 	c.regs.resolve(c.sp)
-	if c.cfg.Ablate != nil {
-		return c.cfg.Ablate(c.sp)
-	}
 	return nil
 }
 
@@ -320,11 +314,6 @@ func (c *Card) halt() {
 func (c *Card) powerOn() error {
 	c.sp.Reset()
 	c.face.Reset()
-	if c.cfg.Ablate != nil {
-		if err := c.cfg.Ablate(c.sp); err != nil {
-			return err
-		}
-	}
 	for i := range c.bars {
 		c.bars[i].block(0)
 	}
