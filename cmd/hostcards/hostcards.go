@@ -33,7 +33,7 @@ type Report struct {
 // Software is the software card.
 type Software struct {
 	Processors int    `json:"processors"` // that execute programs
-	Vectors    string `json:"vectors"`    // the instructions that programs run with: AVX-512, AVX2 or plain
+	Vectors    string `json:"vectors"`    // the instructions that programs run with: AVX2 or plain
 }
 
 // Driver is the NVIDIA driver that is loaded.

@@ -3,9 +3,8 @@
 //
 // An instruction is decoded once, into an operation on rows: a row is one register of the 32 lanes of
 // a warp. The operations on rows are plain Go. Built with GOEXPERIMENT=simd they have twins that give
-// the same bits: one set for AVX-512, and one for processors that only have AVX2 and FMA. An
-// instruction that has no operation on rows, and each one that goes wrong, is left to interp on the
-// same state, lane by lane.
+// the same bits, for processors that have AVX2 and FMA. An instruction that has no operation on rows,
+// and each one that goes wrong, is left to interp on the same state, lane by lane.
 //
 // An [Executor] keeps slices of memory until Begin: its owner calls that whenever the address space
 // may have changed.

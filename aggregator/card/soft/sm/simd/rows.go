@@ -29,12 +29,10 @@ var (
 	fast = plain
 )
 
-// Vectors names the fastest: "AVX-512", "AVX2" or "plain".
+// Vectors names the fastest: "AVX2" or "plain".
 func Vectors() string {
-	for _, name := range []string{"AVX-512", "AVX2"} {
-		if _, has := sets[name]; has {
-			return name
-		}
+	if _, has := sets["AVX2"]; has {
+		return "AVX2"
 	}
 	return "plain"
 }
