@@ -69,7 +69,6 @@ type Channel interface {
 	// Lines copies a line again and again.
 	Lines(dst, src uint64, n, lines uint32) error
 	Release(va uint64, payload uint32) error
-	Acquire(va uint64, payload uint32) error
 	// Mark returns a function that waits for what was submitted before.
 	Mark() (wait func() error, err error)
 	// Finish waits for all. It fails if the GPU stopped the channel.
@@ -172,10 +171,6 @@ func (c *FermiChannel) Lines(dst, src uint64, n, lines uint32) error {
 
 func (c *FermiChannel) Release(va uint64, payload uint32) error {
 	return c.Submit(new(push.Buffer).Semaphore(va, payload, push.SemRelease).Words...)
-}
-
-func (c *FermiChannel) Acquire(va uint64, payload uint32) error {
-	return c.Submit(new(push.Buffer).Semaphore(va, payload, push.SemAcquireEqual).Words...)
 }
 
 func (c *FermiChannel) Mark() (func() error, error) {

@@ -112,10 +112,6 @@ func (c *hopperChannel) Release(va uint64, payload uint32) error {
 	return c.Submit(new(push.Buffer).HopperRelease(va, payload))
 }
 
-func (c *hopperChannel) Acquire(va uint64, payload uint32) error {
-	return c.Submit(new(push.Buffer).HopperAcquire(va, payload))
-}
-
 func (c *hopperChannel) Mark() (func() error, error) {
 	seq := c.last
 	return func() error { return c.until(seq) }, nil

@@ -1,8 +1,6 @@
 package shares
 
 import (
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,7 +12,6 @@ import (
 	"github.com/umbra-gpu/umbra/devmodel/guest"
 	other "github.com/umbra-gpu/umbra/tests/cards"
 	"github.com/umbra-gpu/umbra/tests/rig"
-	"github.com/umbra-gpu/umbra/tests/scale"
 	"github.com/umbra-gpu/umbra/tests/testserver"
 )
 
@@ -37,38 +34,19 @@ type server struct {
 	clients []*client
 }
 
-// cards are one with a meter, and one that its driver meters.
-var cards = map[string]testserver.SharedConfig{"meter": {}, "no meter": testserver.OtherCards["plain registers"]}
+// cards are one with a meter, one that its driver meters, and those whose address spaces are not tables of
+// their driver.
+var cards = map[string]testserver.SharedConfig{
+	"meter": {}, "no meter": testserver.OtherCards["plain registers"], "own spaces": {GPU: other.Own}, "slow spaces": {GPU: other.Slow},
+}
 
 // both are a Hopper and a Fermi that want the same engine.
 var both = []rig.Chip{rig.Hopper, rig.FermiCopy}
-
-// spaces are cards whose address spaces are not tables of their driver.
-var spaces = map[string]testserver.SharedConfig{"own spaces": {GPU: other.Own}, "slow spaces": {GPU: other.Slow}}
 
 func newServer(t *testing.T, c testserver.SharedConfig, cfg sched.Config) *server {
 	t.Helper()
 	c.Card.VRAM, c.Limits.Scheduler = 64<<30, &cfg
 	return &server{Rig: rig.New(t, c), t: t, chips: []rig.Chip{rig.Fermi}}
-}
-
-// eachPolicy runs a test on both cards under policies, which but for credit are for the release suite.
-func eachPolicy(t *testing.T, first sched.Policy, test func(t *testing.T, s *server)) {
-	for name, c := range cards {
-		for p := first; p <= sched.DFQ; p++ {
-			t.Run(name+" "+p.String(), func(t *testing.T) {
-				if p != sched.Credit {
-					scale.ReleaseOnly(t)
-				}
-				test(t, newServer(t, c, withPolicy(p)))
-			})
-		}
-	}
-	t.Run("both chips", func(t *testing.T) {
-		s := newServer(t, testserver.SharedConfig{}, withPolicy(first))
-		s.chips = both
-		test(t, s)
-	})
 }
 
 func withPolicy(p sched.Policy) sched.Config {
@@ -85,8 +63,8 @@ type client struct {
 	t   *testing.T
 	ch  rig.Channel
 
-	src, dst, sem uint64
-	sent          atomic.Uint64 // requests
+	src, dst uint64
+	sent     uint64 // requests
 }
 
 func (s *server) add(name string, share sched.NodeConfig) *client {
@@ -100,24 +78,19 @@ func (s *server) add(name string, share sched.NodeConfig) *client {
 		*va, err = c.MapVRAM(bufSize)
 		require.NoError(s.t, err)
 	}
-	c.sem = c.dst + bufSize - 64
-	c.ch = c.channel(1)
+	var err error
+	c.ch, err = c.Open(1)
+	require.NoError(s.t, err)
+	require.NoError(s.t, c.ch.Copy(c.dst, c.src, lineSize))
+	c.finish()
 	return c
 }
 
-func (c *client) channel(id int) rig.Channel {
-	c.t.Helper()
-	ch, err := c.Open(id)
-	require.NoError(c.t, err)
-	require.NoError(c.t, ch.Copy(c.dst, c.src, lineSize))
-	require.NoError(c.t, ch.Finish())
-	return ch
-}
-
 // request submits a copy of so many lines.
-func (c *client) request(ch rig.Channel, lines uint32) error {
-	c.sent.Add(1)
-	return ch.Lines(c.dst, c.src, lineSize, lines)
+func (c *client) request(lines uint32) {
+	c.t.Helper()
+	c.sent++
+	require.NoError(c.t, c.ch.Lines(c.dst, c.src, lineSize, lines))
 }
 
 // finish waits for all requests of the client's channel.
@@ -132,7 +105,7 @@ func (s *server) lines(c *client, d time.Duration) uint32 {
 	s.t.Helper()
 	for n := uint32(1); ; n *= 2 {
 		before := s.used(c)[0]
-		require.NoError(s.t, c.request(c.ch, n))
+		c.request(n)
 		c.finish()
 		var took time.Duration
 		require.Eventually(s.t, func() bool { took = s.used(c)[0] - before; return s.idle() }, timeout, time.Millisecond)
@@ -166,7 +139,7 @@ func (s *server) idle() bool {
 func (s *server) occupy() (release func()) {
 	s.t.Helper()
 	hog := s.add("hog", sched.NodeConfig{Priority: 1}) // else it is paused when others wait
-	require.NoError(s.t, hog.request(hog.ch, endless))
+	hog.request(endless)
 	s.onCard(hog)
 	return func() { require.NoError(s.t, hog.ch.Close()) }
 }
@@ -175,47 +148,4 @@ func (s *server) occupy() (release func()) {
 func (s *server) onCard(c *client) {
 	s.t.Helper()
 	require.Eventually(s.t, func() bool { _, _, inflight := s.account(c); return inflight > 0 }, timeout, time.Millisecond)
-}
-
-// run has each client keep two batches of requests on the card while during runs.
-func run(t *testing.T, clients []*client, lines []uint32, during func()) {
-	t.Helper()
-	var stop atomic.Bool
-	var wg sync.WaitGroup
-	errs := make([]error, len(clients))
-	for i, c := range clients {
-		wg.Go(func() { errs[i] = c.run(lines[i], &stop) })
-	}
-	during()
-	stop.Store(true)
-	wg.Wait()
-	for i, err := range errs {
-		require.NoError(t, err, clients[i].GPU.Name())
-	}
-}
-
-func (c *client) run(lines uint32, stop *atomic.Bool) error {
-	const batch = 16
-	before := c.ch.Finish
-	for round := 0; ; round++ {
-		last := stop.Load()
-		for range batch {
-			if err := c.request(c.ch, lines); err != nil {
-				return err
-			}
-		}
-		f, err := c.ch.Mark()
-		if err != nil {
-			return err
-		}
-		if round > 0 {
-			if err := before(); err != nil {
-				return err
-			}
-		}
-		before = f
-		if last {
-			return f()
-		}
-	}
 }
