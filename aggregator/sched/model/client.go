@@ -14,23 +14,21 @@ type Client struct {
 	Node  sched.ID
 	Guest sched.ID
 
-	load      throttle.Load
-	source    *throttle.Source
-	parent    sched.ID // the group is created again below it
-	config    sched.NodeConfig
-	ownGroup  bool     // the group is its own, not shared with its siblings
-	lives     int      // processes so far
-	channels  [2]*line // by engine; made when first used
-	flying    int      // bursts unfinished
-	wake      time.Duration
-	dies      time.Duration
-	ended     bool // its load is
-	poison    bool // its next request is endless
-	waits     int  // semaphores of a chain
-	signals   int
-	chained   int              // requests that wait
-	rings     func(n int)      // takes doorbells in place of the scheduler, if set
-	completed func(Completion) // learns of requests that ended, if set
+	load     throttle.Load
+	source   *throttle.Source
+	parent   sched.ID // the group is created again below it
+	config   sched.NodeConfig
+	ownGroup bool     // the group is its own, not shared with its siblings
+	lives    int      // processes so far
+	channels [2]*line // by engine; made when first used
+	flying   int      // bursts unfinished
+	wake     time.Duration
+	dies     time.Duration
+	ended    bool // its load is
+	poison   bool // its next request is endless
+	waits    int  // semaphores of a chain
+	signals  int
+	chained  int // requests that wait
 
 	leaf  int     // in the fluid, 0 for none
 	wants int     // requests of the graphics engine, unfinished
@@ -117,12 +115,7 @@ func (r *Rig) ring(k *Client) error {
 		if n > 0 {
 			// What is over the guest's limit waits in the ring; it is offered again
 			// with the next completion.
-			l := k.channels[e]
-			if k.rings != nil && e == Graphics {
-				k.rings(n)
-				continue
-			}
-			l.offer(r, n)
+			k.channels[e].offer(r, n)
 		}
 	}
 	return nil

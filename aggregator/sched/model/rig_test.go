@@ -2,7 +2,6 @@ package model
 
 import (
 	"math"
-	"slices"
 	"time"
 
 	"github.com/umbra-gpu/umbra/aggregator/sched"
@@ -85,74 +84,6 @@ func (r *Rig) Channel(k *Client) sched.ID {
 		return l.id
 	}
 	return 0
-}
-
-// nest is a scheduler inside a guest: it submits to us what it forwards.
-type nest struct {
-	sched     *sched.Scheduler
-	clients   []*Client
-	ids       []sched.ID
-	ringTimes [][]time.Duration // doorbell times of the unfinished requests of each client
-	began     time.Duration     // when its own scheduler assumes that the request under way began
-}
-
-// Nest makes a guest share its part among its processes by itself: their doorbells go to
-// the guest's own scheduler, which submits to ours.
-func (r *Rig) Nest(c sched.Config, clients []*Client) *nest {
-	s, err := sched.New(c, 1, r.Now)
-	if err != nil {
-		panic(err) // a test's mistake
-	}
-	n := &nest{sched: s, clients: clients, ringTimes: make([][]time.Duration, len(clients))}
-	for i, k := range clients {
-		g, err := s.AddNode(r.Now, sched.Card, sched.NodeConfig{Name: k.Name})
-		if err != nil {
-			panic(err)
-		}
-		id, err := s.AddChannel(r.Now, g, 0)
-		if err != nil {
-			panic(err)
-		}
-		n.ids = append(n.ids, id)
-		k.rings = func(entries int) { s.Submit(r.Now, id, entries) }
-		k.completed = func(d Completion) { n.complete(r, i, d) }
-	}
-	r.before = append(r.before, func() time.Duration { return n.dispatch(r) })
-	return n
-}
-
-// Imagined is the average length of a client's requests as its guest's own scheduler
-// measures it, over the true length: 1 is exact.
-func (n *nest) Imagined(r *Rig, client int, length time.Duration) float64 {
-	a, _ := n.sched.Account(r.Now, n.ids[client], 0)
-	if a.Done == 0 {
-		return 0
-	}
-	return float64(a.Busy) / float64(a.Done) / float64(length)
-}
-
-// complete is the guest's view of a completion: the time since the previous one, or since
-// the doorbell. The guest cannot see when other guests had the card.
-func (n *nest) complete(r *Rig, client int, d Completion) {
-	ringTimes := &n.ringTimes[client]
-	busy := d.Done - max((*ringTimes)[0], n.began)
-	*ringTimes = (*ringTimes)[1:]
-	n.began = d.Done
-	n.sched.Complete(r.Now, sched.Done{Channel: n.ids[client], Entries: 1, Busy: busy})
-}
-
-func (n *nest) dispatch(r *Rig) (timer time.Duration) {
-	for {
-		f, ok := n.sched.Next(r.Now)
-		if !ok {
-			return n.sched.Timer()
-		}
-		i := slices.Index(n.ids, f.Channel)
-		for range f.Entries {
-			n.ringTimes[i] = append(n.ringTimes[i], r.Now)
-		}
-		n.clients[i].channels[Graphics].offer(r, f.Entries)
-	}
 }
 
 // Stop lets a client submit nothing more.

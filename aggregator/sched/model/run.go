@@ -33,8 +33,8 @@ type Rig struct {
 	// change at once.
 	Late time.Duration
 
-	// Steps of tests, before and after the scheduler decides. They return when they are due again.
-	before, after []func() (next time.Duration)
+	// Steps of tests, after the scheduler decides. They return when they are due again.
+	after []func() (next time.Duration)
 
 	looked time.Duration // with Late
 	charge time.Duration // when channels that run are charged next
@@ -120,9 +120,6 @@ func (r *Rig) Run(until time.Duration) error {
 			}
 		}
 		next := until
-		for _, step := range r.before {
-			next = min(next, step())
-		}
 		r.Dispatch()
 		for _, step := range r.after {
 			next = min(next, step())
@@ -270,9 +267,6 @@ func (r *Rig) complete(d Completion) {
 	k := l.client
 	if d.Engine == Graphics {
 		r.fluid.want(k, -1)
-	}
-	if k.completed != nil && d.Engine == Graphics {
-		k.completed(d)
 	}
 	k.Stats.Done++
 	k.Stats.Busy[d.Engine] += d.Done - d.Began
