@@ -3,9 +3,7 @@ package shadowpt_test
 import (
 	"bytes"
 	"encoding/binary"
-	"math"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -170,59 +168,6 @@ func TestUntrappedTablesAreCompared(t *testing.T) {
 	require.Equal(t, rewritten+1, s.Counts.Rewritten)
 	tr.UpdateAll()
 	require.Equal(t, uint64(2*shadowpt.SmallTableSize), tr.Counts.Compared)
-}
-
-// BenchmarkOneEntry measures one changed entry in one full table, and in ten and a hundred times as
-// many, against full rebuilds of one and of a hundred. They alternate in one run, and each reports
-// its fastest turn, to exclude other load. Both ways translate entries alike.
-func BenchmarkOneEntry(b *testing.B) {
-	type rig struct {
-		p  *plain
-		tr *shadowpt.Tracker
-		s  *shadowpt.Shadow
-		d  time.Duration
-	}
-	var rigs []*rig
-	for _, n := range []int{1, 10, 100} {
-		p, tr, s := populated(b, n)
-		rigs = append(rigs, &rig{p, tr, s, math.MaxInt64})
-	}
-	p, tr, s := populated(b, 1)
-	tr.Unfollow(s)
-	full := time.Duration(math.MaxInt64)
-	const changes = 100
-	i := 0
-	for b.Loop() {
-		for _, r := range rigs {
-			begin := time.Now()
-			for range changes {
-				r.p.change(r.tr, i)
-				i++
-				r.tr.UpdateAll()
-				r.tr.Release()
-			}
-			r.d = min(r.d, time.Since(begin))
-		}
-		begin := time.Now()
-		p.change(tr, i)
-		s.Rebuild()
-		full = min(full, time.Since(begin))
-	}
-	large := rigs[len(rigs)-1]
-	large.tr.Unfollow(large.s)
-	fullLarge := time.Duration(math.MaxInt64)
-	for range 5 { // each as long as hundreds of the turns above
-		begin := time.Now()
-		large.p.change(large.tr, i)
-		large.s.Rebuild()
-		fullLarge = min(fullLarge, time.Since(begin))
-	}
-	one := float64(rigs[0].d) / changes
-	b.ReportMetric(one, "ns/entry")
-	b.ReportMetric(float64(full)/one, "full/entry")
-	b.ReportMetric(float64(fullLarge)/(float64(large.d)/changes), "100x-full/entry")
-	b.ReportMetric(float64(rigs[1].d)/float64(rigs[0].d), "10x/1x")
-	b.ReportMetric(float64(rigs[2].d)/float64(rigs[0].d), "100x/1x")
 }
 
 // TestEmptyPagesCostNothing: a new, sparse space costs its used pages, not the size of its

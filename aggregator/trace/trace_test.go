@@ -56,13 +56,3 @@ func TestEvents(t *testing.T) {
 	}
 	require.True(t, bytes.Equal(data, back))
 }
-
-func BenchmarkNote(b *testing.B) {
-	r, list := New(0, time.Now(), 1<<16, make(chan struct{}, 1)), make([]Event, 0, 1<<16)
-	for i := 0; b.Loop(); i++ {
-		if i%(1<<15) == 0 {
-			list = r.Take(list[:0])
-		}
-		r.Access(Read, 0, 0, make([]byte, 4), time.Now())
-	}
-}

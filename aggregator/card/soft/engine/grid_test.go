@@ -2,7 +2,6 @@ package engine
 
 import (
 	"encoding/binary"
-	"fmt"
 	"math/rand/v2"
 	"runtime"
 	"strings"
@@ -528,25 +527,6 @@ func TestProgramTexture(t *testing.T) {
 	g.send(t, env, 0x90c0, writes{{0x22c, 1<<9 | 3<<1 | 1}})
 	require.Equal(t, Faulted, launch())
 	require.EqualValues(t, 0x771005, g.Fault.VA)
-}
-
-// BenchmarkBlocks measures a launch of 64 blocks of eight warps that take some time.
-func BenchmarkBlocks(b *testing.B) {
-	for _, processors := range []int{1, 2, 4} {
-		b.Run(fmt.Sprint(processors), func(b *testing.B) {
-			var g GR
-			m := newTestMemory()
-			m.mapRange(programData, 1<<16)
-			env := newEnv(m)
-			env.Processors = newProcessors(processors)
-			g.prepare(b, env, m, storeNumber)
-			g.send(b, env, 0x90c0, append(program(256), [2]uint32{0x238, 1<<16 | 64}))
-			b.ReportAllocs()
-			for b.Loop() {
-				require.Equal(b, Done, g.Method(env, 0x90c0, 0x368, 0))
-			}
-		})
-	}
 }
 
 // TestChannelsTakeTurns: launches of channels that share the engine end as if each were alone, in steps

@@ -40,17 +40,3 @@ func TestAllocTexture(t *testing.T) {
 	u, q := warp(filterLinear)
 	require.Zero(t, testing.AllocsPerRun(10, func() { require.NoError(t, u.Texture(q)) }))
 }
-
-func BenchmarkTexture(b *testing.B) {
-	for name, mode := range map[string]uint32{"nearest": filterPoint, "linear": filterLinear} {
-		b.Run(name, func(b *testing.B) {
-			u, q := warp(mode)
-			b.ReportAllocs()
-			for b.Loop() {
-				if err := u.Texture(q); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}
