@@ -1,18 +1,13 @@
 package aggregator
 
 import (
-	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/umbra-gpu/umbra/aggregator/card"
-	"github.com/umbra-gpu/umbra/aggregator/channels"
-	face "github.com/umbra-gpu/umbra/aggregator/face/gf100"
 	devgf100 "github.com/umbra-gpu/umbra/devmodel/gf100"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
-	"github.com/umbra-gpu/umbra/tests/fakecard"
 )
 
 // TestNewChannelsRunAfterTheInvalidate: a channel that is bound in a space whose tables changed
@@ -67,42 +62,18 @@ func TestBadStructures(t *testing.T) {
 	require.Empty(t, g.channels.CardChannels())
 }
 
-// givenFace is a face whose channel 2 uses a space that nobody shadows.
-type givenFace struct {
-	*face.Face
-	space card.Space
-}
-
-func (g *givenFace) Describe(id uint32) (channels.Description, bool) {
-	d, ok := g.Face.Describe(id)
-	if id == 2 {
-		d.Given = g.space
-	}
-	return d, ok
-}
-
-// TestGivenMapping: a channel whose mapping is given has no shadow. Like any other it is freed after an
-// invalidate.
-func TestGivenMapping(t *testing.T) {
+// TestChannelsAreFreedAfterTheInvalidate: a channel that left, with its space, keeps its number of the card
+// until the card has dropped the old translations.
+func TestChannelsAreFreedAfterTheInvalidate(t *testing.T) {
 	a, f := newAgg(t, Options{})
-	given := &givenFace{Face: face.New(newRecorder())}
-	g, err := a.AddGuest(GuestConfig{Name: "a", VRAM: 4 << 20, Tables: 1 << 20}, given)
-	require.NoError(t, err)
-	given.Connect(g)
+	g, _ := addGuest(t, a, "a")
 	bindChannel(t, g, 1)
-	given.space, err = g.share.NewSpace()
-	require.NoError(t, err)
-	bindChannelAt(t, g, 2, dirAt+shadowpt.DirSize)
-	dir := directory(t, f, g, 2)
-	require.NotEqual(t, directory(t, f, g, 1), dir)
-	require.EqualValues(t, 1, g.stats.Shadow.Rebuilds.Load())
-	f.Hold(invalidates, true)
 	f.Forget()
-	gpu(g).Channel(2, devgf100.Bind, 0)
-	named := regWrite{Reg: fakecard.Reg("NV_PFB_PRI_MMU_INVALIDATE_PDB"), V: uint32(dir >> 12 << 4)}
-	require.Eventually(t, func() bool { return slices.Contains(f.WritesTo(named.Reg, 4), named) }, patience, tick)
-	require.Len(t, g.channels.CardChannels(), 2)
+	f.Hold(invalidates, true)
+	gpu(g).Channel(1, devgf100.Bind, 0)
+	require.Eventually(t, func() bool { return len(f.WritesTo(regInvalidate, 4)) > 0 }, patience, tick)
+	require.Len(t, g.channels.CardChannels(), 1)
 	f.Hold(invalidates, false)
 	settle(g)
-	require.Len(t, g.channels.CardChannels(), 1)
+	require.Empty(t, g.channels.CardChannels())
 }

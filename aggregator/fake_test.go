@@ -163,9 +163,6 @@ func addFace(a *Aggregator, cfg GuestConfig, ev face.Receiver) (*Guest, error) {
 
 // gpu is the card behind the guest's virtual GPU.
 func gpu(g *Guest) *face.Face {
-	if given, ok := g.face.(*givenFace); ok {
-		return given.Face
-	}
 	return g.face.(*face.Face)
 }
 

@@ -14,9 +14,8 @@ type Channel struct {
 
 	of         *Channels
 	card       card.Channel
-	key        shadow.Key    // its address space
-	space      *shadow.Space // nil if the mapping was given
-	given      card.Space
+	key        shadow.Key // its address space
+	space      *shadow.Space
 	structures Structures
 
 	state   ChannelState // guarded by the guest's lock

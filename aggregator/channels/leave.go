@@ -74,7 +74,7 @@ func (c *Channels) finish(ch *Channel) {
 	c.count(ch)
 	ch.card.Unbind()
 	c.Saved[ch.ID] = SavedState{Number: ch.card.ID(), Token: state.Token}
-	if ch.given == nil && !c.cfg.Shadows.Leave(ch.space) {
+	if !c.cfg.Shadows.Leave(ch.space) {
 		c.release(ch)
 		return
 	}
@@ -95,13 +95,7 @@ func (c *Channels) Invalidate() bool {
 	if c.exits.timedOut {
 		return false
 	}
-	var given []card.Space
-	for _, ch := range c.exits.waiting {
-		if ch.given != nil {
-			given = append(given, ch.given)
-		}
-	}
-	if !c.inTime(c.cfg.Shadows.InvalidateCard(given...)) {
+	if !c.inTime(c.cfg.Shadows.InvalidateCard()) {
 		return false
 	}
 	for _, ch := range c.exits.waiting {

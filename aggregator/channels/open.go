@@ -16,10 +16,8 @@ type Face interface {
 
 // Description is what a card needs to know of a channel. Addresses in it are the guest's.
 type Description struct {
-	// Space is the guest's tables, of which the channel uses a shadow. With Given, the mapping is
-	// there already, and Space only names it.
+	// Space is the guest's tables, of which the channel uses a shadow.
 	Space shadowpt.Space
-	Given card.Space
 
 	Engine   card.Engine // see card.ChannelConfig
 	Ring     card.Ring
@@ -51,13 +49,13 @@ func (c *Channels) Open(id uint32) *Channel {
 	if !ok {
 		return nil
 	}
-	ch := &Channel{ID: id, Place: d.Place, of: c, key: shadow.Key{Dir: d.Space.Dir, Target: d.Space.Target}, given: d.Given, structures: d.Structures, seen: seenOf(&d)}
+	ch := &Channel{ID: id, Place: d.Place, of: c, key: shadow.Key{Dir: d.Space.Dir, Target: d.Space.Target}, structures: d.Structures, seen: seenOf(&d)}
 	cfg := card.ChannelConfig{
-		Space: d.Given, Limit: d.Space.Limit, Engine: d.Engine, Ring: d.Ring, State: d.State,
+		Limit: d.Space.Limit, Engine: d.Engine, Ring: d.Ring, State: d.State,
 		Progress: d.Progress, Put: c.cfg.Gate.First(d.Put, d.State.GPGet), Privileged: d.Privileged,
 	}
 	ok = c.withinQuota()
-	if ok && d.Given == nil {
+	if ok {
 		if ch.space = c.cfg.Shadows.Enter(d.Space); ch.space != nil {
 			cfg.Space = ch.space.Card()
 		} else {

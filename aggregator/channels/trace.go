@@ -85,9 +85,6 @@ func (ch *Channel) words(list []trace.Event, e trace.Event, entry uint64, left u
 
 // Read copies memory by the channel's addresses, as the guest's tables are now. No lock is held.
 func (ch *Channel) Read(va uint64, p []byte) bool {
-	if ch.given != nil { // there are no tables
-		return false
-	}
 	m, s := ch.of.cfg.Mem, shadowpt.Space{Limit: ch.seen.limit}
 	s.Dir, s.Target = ch.Space()
 	for len(p) > 0 {
