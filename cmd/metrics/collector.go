@@ -101,4 +101,3 @@ func number(v reflect.Value) float64 {
 	}
 	return 0
 }
-

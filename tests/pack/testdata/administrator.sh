@@ -99,7 +99,7 @@ umbra status
 : end
 systemctl stop umbra-control.socket umbra-gpu@desk.socket umbra.service
 [ "$(shows Result)" = success ]
-[ -z "$(ls -A /run/umbra)" ]
+[ "$(ls -A /run/umbra)" = lap.sock ] # of the killed server: no configuration names it
 systemctl reset-failed umbra.service || true # many starts within a minute
 systemctl enable --now umbra-gpu@desk.socket
 systemctl start umbra.service
