@@ -58,8 +58,8 @@ func (sh *Shadows) Retired() int { return len(sh.retired) }
 // Stale reports whether shadows changed, or were left, since the card's last invalidate.
 func (sh *Shadows) Stale() bool { return sh.stale || len(sh.retired) > 0 }
 
-// InvalidateCard makes the card drop old translations, and then frees the
-// shadows that went out of use. It returns false if the card took too long.
+// InvalidateCard makes the card drop old translations, and then frees the shadows that went out of use. It
+// returns false if the card took too long.
 func (sh *Shadows) InvalidateCard() bool {
 	spaces := make([]card.Space, 0, len(sh.spaces)+len(sh.retired))
 	for _, sp := range sh.spaces {

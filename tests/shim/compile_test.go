@@ -93,28 +93,15 @@ func TestProgramsCompiled(t *testing.T) {
 func TestGLCompiled(t *testing.T) {
 	scale.ReleaseOnly(t)
 	c := compiler(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
-	defer cancel()
-	host := newTestHost(t, ctx, (*fetch.Cache).Mesa, "25")
-	for _, name := range []string{"textures", "images"} {
-		t.Run(name, func(t *testing.T) {
-			program, err := host.Compile(ctx, "programs/gl/"+name+".c")
-			require.NoError(t, err)
-			run := func(cfg Config) string {
-				var output bytes.Buffer
-				_, err := host.Run(ctx, Program{Argv: []string{program, "100", "0"}, Device: OurCard, Config: cfg, Output: &output, Errors: &output})
-				require.NoError(t, err, "%s", &output)
-				return output.String()
-			}
-			var native, there, left uint64
-			want := run(Config{})
-			require.Equal(t, want, run(Config{Compile: c, Compiled: func(s *jit.Stats) {
-				native, there, left = native+s.Native.Load(), there+s.Interpreted.Load(), left+s.Left.Load()
-				t.Log(s.Native.Load(), s.Interpreted.Load(), s.Left.Load(), s.Forms(), s.Why())
-			}}))
-			require.NotZero(t, native)
-			require.Greater(t, there, left)
-			require.NotEqual(t, want, run(Config{Compile: c, Idle: true}))
-		})
-	}
+	eachGL(t, func(t *testing.T, run glRun) {
+		var native, there, left uint64
+		want := run(0, OurCard, Config{})
+		require.Equal(t, want, run(0, OurCard, Config{Compile: c, Compiled: func(s *jit.Stats) {
+			native, there, left = native+s.Native.Load(), there+s.Interpreted.Load(), left+s.Left.Load()
+			t.Log(s.Native.Load(), s.Interpreted.Load(), s.Left.Load(), s.Forms(), s.Why())
+		}}))
+		require.NotZero(t, native)
+		require.Greater(t, there, left)
+		require.NotEqual(t, want, run(0, OurCard, Config{Compile: c, Idle: true}))
+	})
 }

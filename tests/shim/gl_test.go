@@ -19,6 +19,29 @@ import (
 // the precision of a filter's weights; a card that does nothing gives something else. Every
 // other launch of textures is indirect.
 func TestGL(t *testing.T) {
+	eachGL(t, func(t *testing.T, program glRun) {
+		run := func(seed int, device string, cfg Config) []string {
+			return strings.Split(strings.ReplaceAll(program(seed, device, cfg), "-nan", "nan"), "\n")
+		}
+		for seed := range 5 {
+			checkGL(t, run(seed, "llvmpipe", Config{}), run(seed, OurCard, Config{}))
+		}
+		want, idle := run(0, "llvmpipe", Config{}), run(0, OurCard, Config{Idle: true})
+		different := 0
+		for i := range want {
+			if !sameNumbers(want[i], idle[i]) {
+				different++
+			}
+		}
+		require.Greater(t, different, len(want)/3)
+	})
+}
+
+// glRun runs a program, and returns what it prints.
+type glRun func(seed int, device string, cfg Config) string
+
+// eachGL tests each program of programs/gl.
+func eachGL(t *testing.T, test func(t *testing.T, run glRun)) {
 	scale.ReleaseOnly(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
 	defer cancel()
@@ -27,23 +50,12 @@ func TestGL(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			program, err := host.Compile(ctx, "programs/gl/"+name+".c")
 			require.NoError(t, err)
-			run := func(seed int, device string, cfg Config) []string {
+			test(t, func(seed int, device string, cfg Config) string {
 				var output bytes.Buffer
 				_, err := host.Run(ctx, Program{Argv: []string{program, "100", fmt.Sprint(seed)}, Device: device, Config: cfg, Output: &output, Errors: &output})
 				require.NoError(t, err, "%s", &output)
-				return strings.Split(strings.ReplaceAll(output.String(), "-nan", "nan"), "\n")
-			}
-			for seed := range 5 {
-				checkGL(t, run(seed, "llvmpipe", Config{}), run(seed, OurCard, Config{}))
-			}
-			want, idle := run(0, "llvmpipe", Config{}), run(0, OurCard, Config{Idle: true})
-			different := 0
-			for i := range want {
-				if !sameNumbers(want[i], idle[i]) {
-					different++
-				}
-			}
-			require.Greater(t, different, len(want)/3)
+				return output.String()
+			})
 		})
 	}
 }
