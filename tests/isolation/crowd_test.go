@@ -63,7 +63,7 @@ func TestCrowd(t *testing.T) {
 	}
 	require.Equal(t, free, w.Agg.Free())
 	require.NoError(t, w.Close())
-	require.Equal(t, before, openFiles(t))
+	require.LessOrEqual(t, openFiles(t), before) // what an earlier test left may be gone
 }
 
 // live runs one guest. One third resets in the middle, another disconnects during copies
