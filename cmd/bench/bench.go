@@ -33,6 +33,7 @@ type Options struct {
 	InProcess bool // no virtual machines
 	Machines  bool // virtual machines only
 	Kernels   []string
+	LLVM      string    // card.llvm, "" for the system's
 	Progress  io.Writer // for a person who waits
 }
 
@@ -143,6 +144,9 @@ func Run(ctx context.Context, o Options) (*Results, error) {
 		return nil, &config.Error{Where: "virtual machines", Reason: fmt.Sprintf("none can be booted: %v; --in-process measures without", err)}
 	}
 	r := &run{Options: o, setups: choose(o.Setups), began: time.Now(), out: new(record)}
+	for i := range r.setups {
+		r.setups[i].llvm = o.LLVM
+	}
 	r.out.describe(&o)
 	if !o.Machines {
 		r.inProcess(ctx)

@@ -17,6 +17,8 @@ type setup struct {
 	sync, scan  string // shadow.sync, shadow.scan
 	barMap      string // bar-map
 	tableRate   string // limits.table-rate; "" is the default
+	compiler    string // card.compiler; "" is the default
+	llvm        string // card.llvm, the same with every set-up
 }
 
 // passThrough is the baseline.
@@ -36,6 +38,7 @@ var setups = []setup{
 	{name: "naive+map", asked: true, sync: "flush", scan: "full", barMap: "all", tableRate: unlimited, about: "naive, but the guest maps BAR1, BAR3, PRAMIN and the ROM"},
 	{name: "trapped", sync: "lazy", scan: "incremental", barMap: "none", about: "lazy and incremental, every access is trapped"},
 	{name: "all", sync: "lazy", scan: "incremental", barMap: "all", about: "lazy and incremental, and the guest maps what it can; the default of umbra serve"},
+	{name: "interpreted", asked: true, sync: "lazy", scan: "incremental", barMap: "all", compiler: config.CompilerOff, about: "all, but the server executes the guests' programs itself"},
 }
 
 // every selects all set-ups, also those that are measured only if they are named.
@@ -85,9 +88,9 @@ var common = shape{card: 512 << 20, gpus: 1, vram: 256 << 20}
 func (s *setup) options(size shape, socket func(i int) string) (*config.Config, error) {
 	var b strings.Builder
 	if s.whole {
-		fmt.Fprintf(&b, "card: {vram: %dMiB, bar-map: %s}\nsocket: %q\n", size.vram>>20, s.barMap, socket(0))
+		fmt.Fprintf(&b, "card: {vram: %dMiB, bar-map: %s, %s}\nsocket: %q\n", size.vram>>20, s.barMap, s.programs(), socket(0))
 	} else {
-		fmt.Fprintf(&b, "card: {vram: %dMiB}\nscheduler: {policy: %s}\ngpus:\n", size.card>>20, cmp.Or(size.policy, config.SchedulerAuto))
+		fmt.Fprintf(&b, "card: {vram: %dMiB, %s}\nscheduler: {policy: %s}\ngpus:\n", size.card>>20, s.programs(), cmp.Or(size.policy, config.SchedulerAuto))
 		for i := range size.gpus {
 			weight := usualWeight
 			if i == 0 {
@@ -105,4 +108,9 @@ func (s *setup) options(size shape, socket func(i int) string) (*config.Config, 
 		return nil, err
 	}
 	return c, c.Check()
+}
+
+// programs say how the card runs those of guests.
+func (s *setup) programs() string {
+	return fmt.Sprintf("compiler: %q, llvm: %q", cmp.Or(s.compiler, config.CompilerAuto), s.llvm)
 }

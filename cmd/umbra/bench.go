@@ -37,6 +37,7 @@ type benchRunCmd struct {
 	Setups    []string `name:"setups" placeholder:"NAME" help:"Set-ups to measure, or every; see --list."`
 	Repeat    int      `placeholder:"N" help:"Rounds (default: 6 in this process and 2 boots of each virtual machine, quick 2 and 1). Intervals need 6."`
 	Kernels   []string `placeholder:"VERSION" help:"Kernels of the virtual machines: 6.1, 6.12, 7.2 (default: 6.12)."`
+	LLVM      string   `name:"llvm" placeholder:"FILE" help:"The library libLLVM.so.19.1, with which opencl's programs become machine code. default: that of the system."`
 	List      bool     `help:"List scenarios and set-ups, and measure nothing."`
 	Out       string   `placeholder:"FILE" default:"umbra-bench.txt" help:"File for the results, in Go's benchmark format; none writes none, - writes them to standard output in place of the table."`
 }
@@ -48,7 +49,7 @@ func (c *benchRunCmd) Run(ctx context.Context, parsed *kong.Context, out output)
 	}
 	o := bench.Options{
 		Version: versionString(), Flags: strings.Join(parsed.Args, " "), Setups: c.Setups, Only: c.Only, Repeat: c.Repeat, Quick: c.Quick,
-		InProcess: c.InProcess, Machines: c.Machines, Kernels: c.Kernels, Progress: out.stderr,
+		InProcess: c.InProcess, Machines: c.Machines, Kernels: c.Kernels, LLVM: c.LLVM, Progress: out.stderr,
 	}
 	if err := o.Check(); err != nil {
 		return err

@@ -30,7 +30,7 @@ _umbra() {
 	"umbra vfio-user probe") words="--help --timeout --json" ;;
 	"umbra vfio-user check") words="--help --family --list --verbose --timeout --json" ;;
 	"umbra bench") words="--help run show" ;;
-	"umbra bench run") words="--help --in-process --machines --quick --only --setups --repeat --kernels --list --out" ;;
+	"umbra bench run") words="--help --in-process --machines --quick --only --setups --repeat --kernels --llvm --list --out" ;;
 	"umbra bench show") words="--help --base" ;;
 	"umbra sched") words="--help show set simulate" ;;
 	"umbra sched show") words="--help --control --json" ;;
