@@ -27,6 +27,7 @@ type twins struct {
 	code            *Code
 	runner          *Runner
 	work            state.Work
+	stopped         func() // called where the code stopped after a warp's turn. If it is nil, it stops after some.
 }
 
 // pinned is memory at whole pages that stays where it is.
@@ -116,7 +117,12 @@ func newImage(t testing.TB, l *interp.Launch) *state.Image {
 
 // run executes blocks in both, some turns at a time, until they end or something differs.
 func (w *twins) run(t testing.TB, text string, budget func() uint64) *interp.Fault {
-	for n := range w.launch.Grid[0] * w.launch.Grid[1] * w.launch.Grid[2] {
+	return w.blocks(t, text, budget, w.launch.Grid[0]*w.launch.Grid[1]*w.launch.Grid[2])
+}
+
+// blocks executes the first blocks.
+func (w *twins) blocks(t testing.TB, text string, budget func() uint64, blocks uint32) *interp.Fault {
+	for n := range blocks {
 		w.slow.Reset([3]uint32{n % w.launch.Grid[0], n / w.launch.Grid[0] % w.launch.Grid[1], n / (w.launch.Grid[0] * w.launch.Grid[1])})
 		w.work.Count++
 		if fault := w.block(t, text, budget); fault != nil {
@@ -129,7 +135,9 @@ func (w *twins) run(t testing.TB, text string, budget func() uint64) *interp.Fau
 // block executes one.
 func (w *twins) block(t testing.TB, text string, budget func() uint64) *interp.Fault {
 	for turn := 0; ; turn++ {
-		require.Less(t, turn, 200_000, text)
+		if turn == 200_000 {
+			require.Fail(t, "the block does not end", text)
+		}
 		done, fault := w.turn(t, text, budget)
 		if fault != nil {
 			return fault
@@ -145,7 +153,11 @@ func (w *twins) block(t testing.TB, text string, budget func() uint64) *interp.F
 // turn executes some turns of warps, and as many instructions in interp. It returns the fault that both have.
 func (w *twins) turn(t testing.TB, text string, budget func() uint64) (done bool, fault *interp.Fault) {
 	r := w.runner
-	r.Turns = make([]state.Turn, 0, 6)
+	turns := 6
+	if w.stopped != nil {
+		turns = 1
+	}
+	r.Turns = make([]state.Turn, 0, turns)
 	r.context.Loop.Slice = budget()
 	_, why := r.Run(&w.work, forever())
 	var slow *interp.Fault
@@ -161,7 +173,9 @@ func (w *twins) turn(t testing.TB, text string, budget func() uint64) (done bool
 		}
 	}
 	steps(r.Turns)
-	require.Nil(t, slow, "only interp\n%s", text)
+	if slow != nil {
+		require.Fail(t, "only interp has a fault", "%v\n%s", slow, text)
+	}
 	w.compare(t, text)
 	switch why {
 	case compile.Exhausted:
@@ -180,14 +194,35 @@ func (w *twins) turn(t testing.TB, text string, budget func() uint64) (done bool
 		require.EqualError(t, slow, fault.Error(), text)
 		return true, fault
 	}
-	w.compare(t, text)
+	if why == compile.Left {
+		w.compare(t, text)
+	} else if w.stopped != nil {
+		w.stopped()
+	}
 	return false, nil
+}
+
+// move lets interp have the block for some instructions, as the server has what a process leaves. It returns their number.
+func (w *twins) move(t testing.TB, text string, n int) int {
+	b, err := w.runner.Block()
+	require.NoError(t, err, text)
+	w.slow.Turn, w.slow.Left = b.Turn, b.Left
+	ran, fault := b.Step(n)
+	slowRan, slow := w.slow.Step(n)
+	if ran != slowRan || fault != nil || slow != nil {
+		require.Fail(t, "interp does not go on", "%d instructions and %v, not %d and %v\n%s", ran, fault, slowRan, slow, text)
+	}
+	require.NoError(t, w.runner.image.Put(b.BlockState), text)
+	w.compare(t, text)
+	return ran
 }
 
 // compare looks for differences between the two.
 func (w *twins) compare(t testing.TB, text string) {
 	fast, err := w.runner.Block()
-	require.NoError(t, err, text)
+	if err != nil { // this runs often, and the functions of require take long
+		require.NoError(t, err, text)
+	}
 	for n := range fast.Warps {
 		v := &w.runner.image.All[n]
 		if d := difference(&w.slow.Warps[n], &fast.Warps[n], w.runner.code.site(v)); d != "" {
@@ -197,9 +232,9 @@ func (w *twins) compare(t testing.TB, text string) {
 	if d := w.differs(); d != "" {
 		require.Fail(t, "memory differs", "%s\n%s", d, text)
 	}
-	require.Equal(t, w.slow.Barriers, fast.Barriers, text)
-	require.Equal(t, w.slow.ID, fast.ID, text)
-	require.Equal(t, w.slow.Clock, fast.Clock, text)
+	if s := w.slow; s.Barriers != fast.Barriers || s.ID != fast.ID || s.Clock != fast.Clock {
+		require.Fail(t, "interp and the compiled code differ", "block %v at %d, barriers %v, not %v at %d, %v\n%s", fast.ID, fast.Clock, fast.Barriers, s.ID, s.Clock, s.Barriers, text)
+	}
 }
 
 // site is where the code stopped a warp last, nil if something else ran it since.
