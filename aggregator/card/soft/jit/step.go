@@ -108,23 +108,24 @@ func (s *step) call() (*Message, error) {
 		return nil, err
 	}
 	over := time.Now().Add(time.Duration(left))
-	end := over.Add(stopTimeout)
+	var late overdue
 	for {
 		f, err := p.Receive(m)
 		if f != nil {
 			f.Close()
 		}
-		if time.Now().After(end) {
-			return nil, fmt.Errorf("it did not end a step within %v", time.Duration(left)+stopTimeout)
-		}
-		if time.Now().After(over) {
+		ended := err == nil && m.Kind == Ended
+		if !ended && time.Now().After(over) {
 			atomic.StoreUint32(&p.shared.Work.Stop, 1)
+			if hung := late.look(p); hung != nil {
+				return nil, hung
+			}
 		}
 		switch {
 		case errors.Is(err, unix.EAGAIN):
 		case err != nil:
 			return nil, err
-		case m.Kind == Ended:
+		case ended:
 			return m, nil
 		case m.Kind != Ask:
 			return nil, fmt.Errorf("it sent message %d during a step: want %d or %d", m.Kind, Ask, Ended)
