@@ -169,6 +169,7 @@ func (s *step) give(va uint64, write bool) error {
 // take takes the states that the process left.
 func (s *step) take(m *Message, before uint64) (engine.NativeResult, error) {
 	st, grid := &s.guest.compiler.Stats, s.job.Grid
+	s.guest.compiled(m.E, m.F)
 	switch verdict := Verdict(m.A); {
 	case verdict >= verdicts || verdict == Stuck && m.B >= uint64(len(grid.Running)):
 		return notNative, fmt.Errorf("it ended a step by %d, %d: want less than %d, %d", m.A, m.B, verdicts, len(grid.Running))
@@ -191,7 +192,6 @@ func (s *step) take(m *Message, before uint64) (engine.NativeResult, error) {
 	st.Native.Add(m.C)
 	st.Interpreted.Add(m.D)
 	st.count(string(m.Body))
-	s.guest.compiled(m.E, m.F)
 	next := min(atomic.LoadUint64(&s.process.shared.Work.Next), grid.Blocks)
 	if next < before {
 		return notNative, fmt.Errorf("it began blocks up to %d of which %d had begun", next, before)
