@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -21,22 +23,59 @@ type totals struct {
 	stops, moved          uint64 // stops where interp took the block, and the instructions that it executed there
 }
 
+func (s *totals) add(o totals) {
+	s.programs += o.programs
+	s.compiled, s.interpreted = s.compiled+o.compiled, s.interpreted+o.interpreted
+	s.stops, s.moved = s.stops+o.stops, s.moved+o.moved
+}
+
+// bench is what runs one random program at a time.
+type bench struct {
+	compiler *llvm.Compiler
+	pages    *Pages
+}
+
+// benches makes one for each processor.
+func benches(t *testing.T) chan bench {
+	n := runtime.GOMAXPROCS(0)
+	all := make(chan bench, n)
+	for range n {
+		c := jittest.Compiler(t)
+		sharedParts(t, c)
+		pages, err := NewPages()
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, pages.Close()) })
+		all <- bench{c, pages}
+	}
+	return all
+}
+
 // Programs with divergence, loops, memory, atomics and barriers stay the same, wherever they are stopped. A third of
 // them stops at every back edge, where interp takes the block, and gives it back some instructions later.
 func TestRandomPrograms(t *testing.T) {
-	c := jittest.Compiler(t)
-	p, err := scale.ProgramsOf(1000, 20_000)
+	p, err := scale.ProgramsOf(2000, 20_000)
 	require.NoError(t, err)
+	free := benches(t)
+	var mu sync.Mutex
 	var all totals
 	const batch = 100 // programs whose memory is given back at once
 	end := p.First + p.Count
-	for first := p.First; first < end && !p.Over() && !t.Failed(); first += batch {
-		t.Run(fmt.Sprintf("seed=%d,first=%d", p.Seed, first), func(t *testing.T) {
-			for n := first; n < min(first+batch, end) && !p.Over(); n++ {
-				all.run(t, c, &p, n)
-			}
-		})
-	}
+	t.Run("all", func(t *testing.T) {
+		for first := p.First; first < end; first += batch {
+			t.Run(fmt.Sprintf("seed=%d,first=%d", p.Seed, first), func(b *testing.T) {
+				b.Parallel()
+				with := <-free
+				defer func() { free <- with }()
+				var sum totals
+				for n := first; n < min(first+batch, end) && !p.Over() && !t.Failed(); n++ {
+					sum.run(b, with, &p, n)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				all.add(sum)
+			})
+		}
+	})
 	t.Logf("%d programs of seed %d from %d: %d instructions compiled, %d interpreted; %d stops where interp took over, for %d instructions",
 		all.programs, p.Seed, p.First, all.compiled, all.interpreted, all.stops, all.moved)
 	if p.Count > 1 {
@@ -45,11 +84,11 @@ func TestRandomPrograms(t *testing.T) {
 }
 
 // run runs the program of a number.
-func (s *totals) run(t *testing.T, c *llvm.Compiler, p *scale.Programs, n int) {
+func (s *totals) run(t *testing.T, with bench, p *scale.Programs, n int) {
 	r := rand.New(rand.NewPCG(p.Seed, uint64(n)))
 	g := generate(r, n)
 	name := fmt.Sprintf("to run it again: %s\nsize %v, %d blocks, constants %#x, passes %s\n%s", p.Only(n), g.size, g.blocks, g.args, g.passes, g.text)
-	w := newTwins(t, c, g.passes, assemble(t, g.text), g.size, func(m smtest.Memory) {
+	w := newTwinsIn(t, with.pages, with.compiler, g.passes, assemble(t, g.text), g.size, func(m smtest.Memory) {
 		for i, arg := range g.args {
 			binary.LittleEndian.PutUint32(m[smtest.Consts-smtest.Base+8+4*i:], arg)
 		}
