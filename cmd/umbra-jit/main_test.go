@@ -16,6 +16,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/jit"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/compile"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/interp"
+	"github.com/umbra-gpu/umbra/tests/smtest"
 )
 
 // count adds one to a word in each thread, 100 times.
@@ -100,6 +101,28 @@ func TestChangedProgram(t *testing.T) {
 	r.job.Number++
 	require.Equal(t, engine.RanNative, r.run().Outcome)
 	require.EqualValues(t, 2*64*64*100, r.counted())
+}
+
+// A process that gets no processor, for longer than one that hangs is given, goes on.
+func TestStarved(t *testing.T) {
+	r := newRig(t, realLibrary(t), strings.Replace(count, "again:", `
+	waits:
+	ld b32 $r6 cv g[$r4d+0x14]
+	set $p0 0x1 eq u32 $r6 0x0
+	$p0 bra waits
+	again:`, 1))
+	require.Equal(t, engine.RanNative, r.native.Run(r.job).Outcome)
+	pid := r.child()
+	go func() { // the steps of the program follow each other until it is allowed to end
+		time.Sleep(20 * time.Millisecond)
+		_ = unix.Kill(pid, unix.SIGSTOP)
+		time.Sleep(1500 * time.Millisecond)
+		r.memory[smtest.Data-smtest.Base+0x14] = 1
+		_ = unix.Kill(pid, unix.SIGCONT)
+	}()
+	require.Equal(t, engine.RanNative, r.run().Outcome)
+	require.EqualValues(t, 64*64*100, r.counted())
+	require.Zero(t, r.compiler.Stats.Lost.Load())
 }
 
 // The process has no privileges, no files but those of the server, and cannot open any.

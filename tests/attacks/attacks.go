@@ -11,7 +11,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/isa"
 	"github.com/umbra-gpu/umbra/devmodel/guest"
 	"github.com/umbra-gpu/umbra/devmodel/guest/push"
 	"github.com/umbra-gpu/umbra/shadowpt"
@@ -33,7 +32,7 @@ type attack struct {
 // peaceful is the attack that is none.
 const peaceful = "none"
 
-var attacks = []attack{
+var attacks = append([]attack{
 	{peaceful, "no attack, but a neighbour that copies, to see the noise", peaceful, copyForEver},
 	{"sparse-maps", "a client maps sparse files until the server's addresses are spent", "", sparseMaps},
 	{"cold", "a guest copies two bytes of each of many pages that were never used, on three channels", peaceful, cold},
@@ -45,12 +44,11 @@ var attacks = []attack{
 	{"power-offs", "a client has an engine touch 5 GiB of memory, and ends", peaceful, takeBack(true)},
 	{"resets", "a client resets the device without a pause", "", resets},
 	{"long-request", "a guest makes one request of a minute", peaceful, longRequest},
-	{"endless-program", "a guest runs a program of many blocks that does not end", peaceful, endlessProgram},
 	{"gsp-calls", "a guest with a GH100 allocates objects at GSP until none is left, and frees them", peaceful, onGH100(calls)},
 	{"gsp-garbage", "a guest with a GH100 calls random functions of GSP with random bytes", peaceful, onGH100(garbage)},
 	{"flushes", "a guest with a GH100 maps 4 MiB after 4 MiB, with a flush each", peaceful, onGH100(flushes)},
 	{"doorbells", "a guest with a GH100 rings for channels that it does not have", peaceful, onGH100(doorbells)},
-}
+}, programAttacks()...)
 
 // sockets are those of attackers whose GPU is not a GF100.
 var sockets = map[string]string{"gsp-calls": processor, "gsp-garbage": processor, "flushes": processor, "doorbells": processor}
@@ -342,16 +340,4 @@ func longRequest(socket string, ready func()) {
 	for ready(); ; {
 		must(p.ch.Finish(), p.ch.Submit(words.Words...))
 	}
-}
-
-func endlessProgram(socket string, ready func()) {
-	const blocks, threads, va = 1024, 256, 0x16_0000_0000
-	p := attach(socket)
-	code := get(p.g.AllocVRAM(shadowpt.SmallPage))
-	loop := get(isa.Assemble("bra 0x0"))
-	must(code.Write(0, binary.LittleEndian.AppendUint64(nil, loop[0])), p.s.Map(va, code, guest.Small))
-	launch := push.Launch{Code: va, Blocks: blocks, Threads: threads}
-	must(p.ch.Submit(new(guest.Push).SetObject(push.Compute).Launch(push.Compute.Subchan, launch).Words...))
-	ready()
-	must(p.ch.Finish(), errors.New("the program ended"))
 }

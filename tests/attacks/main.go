@@ -2,7 +2,7 @@
 // each attack a server runs as a process of its own. The victim in this process works at fixed
 // times, by turns without and beside the attack, which is another process.
 //
-//	go run ./tests/attacks                                all attacks, three minutes
+//	go run ./tests/attacks                                all attacks, seven minutes
 //	go run ./tests/attacks -only parked -sched-policy dfq
 //	go run ./tests/attacks -umbra ./umbra-before          the same attacks on another build
 //
@@ -27,6 +27,9 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/jit"
+	"github.com/umbra-gpu/umbra/cmd/lab/fetch"
+	"github.com/umbra-gpu/umbra/tests/shim"
 	"github.com/umbra-gpu/umbra/tests/testserver"
 )
 
@@ -35,7 +38,9 @@ type options struct {
 	only          []string
 	umbra, policy string
 	rounds        int
+	alone         bool
 	window        time.Duration
+	compiler      *jit.Config // of attacks with a compiler
 }
 
 func main() {
@@ -46,6 +51,7 @@ func main() {
 	var o options
 	only := flag.String("only", "", "attacks to make, a `LIST` of "+strings.Join(names(), ", "))
 	quick := flag.Bool("quick", false, "one short round of each attack, to see that it works")
+	flag.BoolVar(&o.alone, "alone", false, "compare with a victim that is alone, also if the attack wants an engine")
 	flag.IntVar(&o.rounds, "repeat", 0, "rounds of each attack (default 3, quick 1)")
 	flag.StringVar(&o.policy, "sched-policy", "auto", "scheduler of the server")
 	flag.StringVar(&o.umbra, "umbra", "", "the umbra `FILE` to attack (default: build one)")
@@ -79,11 +85,14 @@ func (o *options) run(ctx context.Context, w io.Writer) error {
 		o.umbra = get(testserver.BuildUmbra(ctx, dir))
 	}
 	o.umbra = get(filepath.Abs(o.umbra))
+	if slices.ContainsFunc(attacks, func(a attack) bool { return o.asked(&a) && strings.HasSuffix(a.name, compiled) }) {
+		o.compiler = get(shim.Compiler(ctx, &fetch.Cache{Dir: get(fetch.DefaultDir())}, dir))
+	}
 	var rows []*run
 	failed := 0
 	err := caught(func() {
 		for i := range attacks {
-			if a := &attacks[i]; len(o.only) == 0 || slices.Contains(o.only, a.name) {
+			if a := &attacks[i]; o.asked(a) {
 				fmt.Fprintf(os.Stderr, "%s: %s\n", a.name, a.about)
 				r := o.measure(ctx, a)
 				if rows = append(rows, r); len(r.failed) > 0 {
@@ -100,6 +109,8 @@ func (o *options) run(ctx context.Context, w io.Writer) error {
 	}
 	return err
 }
+
+func (o *options) asked(a *attack) bool { return len(o.only) == 0 || slices.Contains(o.only, a.name) }
 
 // write writes a line for each attack, then what failed.
 func write(w io.Writer, rows []*run) error {

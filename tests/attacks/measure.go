@@ -32,6 +32,7 @@ const patience = 5 * time.Second // QEMU's own for a reply
 // run is what was measured beside one attack.
 type run struct {
 	attack *attack
+	other  string // attack.beside, or ""
 	server *testserver.Process
 	victim *victim
 	window time.Duration
@@ -85,16 +86,24 @@ func (r *run) judge() {
 func (o *options) measure(ctx context.Context, a *attack) *run {
 	dir := get(os.MkdirTemp("", "umbra-attack-"))
 	defer os.RemoveAll(dir)
+	compiler := "compiler: off"
+	if strings.HasSuffix(a.name, compiled) {
+		compiler = fmt.Sprintf("compiler: %s, llvm: %s", o.compiler.Program, o.compiler.LLVM)
+	}
 	must(os.WriteFile(filepath.Join(dir, testserver.ConfigFile), fmt.Appendf(nil, `
 control: %s
-card: {vram: 6GiB}
+card: {vram: 6GiB, %s}
 scheduler: {policy: %s}
 gpus:
   - {name: victim, socket: victim.sock, vram: 256MiB, channels: 40}
   - {name: attacker, socket: attacker.sock, vram: 256MiB, channels: 40}
   - {name: processor, socket: %s, vram: 4GiB, channels: 40, chip: gh100}
-`, testserver.ControlSocket, o.policy, processor), 0o600))
-	r := &run{attack: a, window: o.window, server: get(testserver.StartProcess(ctx, o.umbra, dir))}
+`, testserver.ControlSocket, compiler, o.policy, processor), 0o600))
+	beside := a.beside
+	if o.alone {
+		beside = ""
+	}
+	r := &run{attack: a, other: beside, window: o.window, server: get(testserver.StartProcess(ctx, o.umbra, dir))}
 	defer r.server.Kill()
 	r.victim = newVictim(ctx, filepath.Join(dir, "victim.sock"))
 	defer r.victim.g.Close() // the server may have ended
@@ -110,8 +119,8 @@ gpus:
 // ends while the attack goes on.
 func (r *run) round(ctx context.Context, last bool) {
 	var s share
-	r.beside(ctx, r.attack.beside, func() {
-		if r.observe(ctx, &r.quiet, 0); r.attack.beside != "" {
+	r.beside(ctx, r.other, func() {
+		if r.observe(ctx, &r.quiet, 0); r.other != "" {
 			r.share, s.quiet = &s, r.engineShare(ctx)
 		}
 	})
@@ -269,6 +278,11 @@ func (r *run) note() {
 		r.notes = append(r.notes, "the attack: "+text)
 	}
 	report, _ := limited(r.server.Report)
+	if p := report.Card.Programs; p != nil {
+		text := fmt.Sprintf("%d programs were compiled in %v, %d refused, %d processes lost; of the instructions there, %.1f %% ran as machine code",
+			p.Compiled, p.CompileTime.Round(time.Millisecond), p.Refused, p.Lost, 100*float64(p.Native)/float64(max(p.Native+p.Interpreted, 1)))
+		r.notes = append(slices.DeleteFunc(r.notes, func(s string) bool { return strings.Contains(s, " programs were compiled in ") }), text)
+	}
 	for i := range report.GPUs {
 		g := &report.GPUs[i]
 		if g.Connections.Panics > 0 {

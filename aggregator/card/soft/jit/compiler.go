@@ -169,7 +169,8 @@ func (c *Compiler) tell(format string, args ...any) {
 // How long the server waits.
 const (
 	startTimeout = 30 * time.Second // for a process that loads libLLVM
-	stopTimeout  = time.Second      // for a step's end, after its time
+	stopTimeout  = time.Second      // for a step's end, after its time: of the processor, which others may have for long
+	sleepTimeout = 5 * time.Second  // the same for a process that does not use one, while others wait for the card
 	compileLimit = 30 * time.Second
 	maxPause     = time.Minute // after a loss, until the next process is started
 )

@@ -7,7 +7,8 @@
 // files ([Give]). The blocks' states and the count of blocks lie in memory that both share. Whatever the process leaves, the
 // server's executor goes on with.
 //
-// The server believes nothing that the process writes, and waits for it for a limited time. A process that ends, hangs, or
+// The server believes nothing that the process writes, and waits for it for a limited time: of the processor, for on a busy
+// machine a process may get none for long, or longer if it does not use one. A process that ends, hangs, or
 // answers nonsense is killed, and another one is started later. If it had not run anything in the step, its launch goes on in
 // the server. Otherwise the launch ends with a fault: nobody knows which of its stores were carried out, and to repeat the
 // step would carry out some of them twice, which atomics and changes in place show.

@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/engine"
 	"github.com/umbra-gpu/umbra/aggregator/sandbox"
 )
@@ -180,6 +182,38 @@ func (p *process) judge() {
 		at := p.given.Load()
 		return at != nil && args[length] == at.Size && args[offset] == at.Off
 	})
+}
+
+// used is how long the process has had a processor, zero if it has ended.
+func (p *process) used() time.Duration {
+	const clockOfProcess = 2 // see clock_getcpuclockid(3)
+	var t unix.Timespec
+	if unix.ClockGettime(int32(^p.cmd.Process.Pid<<3|clockOfProcess), &t) != nil {
+		return 0
+	}
+	return time.Duration(t.Nano())
+}
+
+// overdue is how long a process goes on after the end of its step.
+type overdue struct {
+	last         time.Time     // that somebody looked
+	before, used time.Duration // its processor time then and since
+	waited       time.Duration
+}
+
+// look tells what is wrong with a process that does not end its step.
+func (o *overdue) look(p *process) error {
+	const most = 100 * time.Millisecond // what is more, this process has waited for a processor
+	now, used := time.Now(), p.used()
+	if o.last.IsZero() {
+		o.last, o.before = now, used
+	}
+	o.waited += min(now.Sub(o.last), most)
+	o.last, o.used = now, used-o.before
+	if o.used > stopTimeout || o.waited > sleepTimeout {
+		return fmt.Errorf("it did not end a step within %v of its end, %v of which it ran", o.waited.Round(time.Millisecond), o.used.Round(time.Millisecond))
+	}
+	return nil
 }
 
 // end ends the process, and says why it ended.

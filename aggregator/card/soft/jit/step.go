@@ -108,23 +108,24 @@ func (s *step) call() (*Message, error) {
 		return nil, err
 	}
 	over := time.Now().Add(time.Duration(left))
-	end := over.Add(stopTimeout)
+	var late overdue
 	for {
 		f, err := p.Receive(m)
 		if f != nil {
 			f.Close()
 		}
-		if time.Now().After(end) {
-			return nil, fmt.Errorf("it did not end a step within %v", time.Duration(left)+stopTimeout)
-		}
-		if time.Now().After(over) {
+		ended := err == nil && m.Kind == Ended
+		if !ended && time.Now().After(over) {
 			atomic.StoreUint32(&p.shared.Work.Stop, 1)
+			if hung := late.look(p); hung != nil {
+				return nil, hung
+			}
 		}
 		switch {
 		case errors.Is(err, unix.EAGAIN):
 		case err != nil:
 			return nil, err
-		case m.Kind == Ended:
+		case ended:
 			return m, nil
 		case m.Kind != Ask:
 			return nil, fmt.Errorf("it sent message %d during a step: want %d or %d", m.Kind, Ask, Ended)
@@ -168,6 +169,7 @@ func (s *step) give(va uint64, write bool) error {
 // take takes the states that the process left.
 func (s *step) take(m *Message, before uint64) (engine.NativeResult, error) {
 	st, grid := &s.guest.compiler.Stats, s.job.Grid
+	s.guest.compiled(m.E, m.F)
 	switch verdict := Verdict(m.A); {
 	case verdict >= verdicts || verdict == Stuck && m.B >= uint64(len(grid.Running)):
 		return notNative, fmt.Errorf("it ended a step by %d, %d: want less than %d, %d", m.A, m.B, verdicts, len(grid.Running))
@@ -190,7 +192,6 @@ func (s *step) take(m *Message, before uint64) (engine.NativeResult, error) {
 	st.Native.Add(m.C)
 	st.Interpreted.Add(m.D)
 	st.count(string(m.Body))
-	s.guest.compiled(m.E, m.F)
 	next := min(atomic.LoadUint64(&s.process.shared.Work.Next), grid.Blocks)
 	if next < before {
 		return notNative, fmt.Errorf("it began blocks up to %d of which %d had begun", next, before)

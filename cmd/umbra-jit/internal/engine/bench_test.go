@@ -140,7 +140,7 @@ func BenchmarkMesa(b *testing.B) {
 			for b.Loop() {
 				for _, l := range list {
 					fast := placed(b, l)
-					w := &twins{launch: l.On(fast)}
+					w := &twins{launch: l.On(fast), pages: table}
 					w.code = known.of(b, c, w.launch, llvm.Full)
 					w.start(b)
 					w.work.Count = uint64(l.Grid[0]) * uint64(l.Grid[1]) * uint64(l.Grid[2])

@@ -176,7 +176,7 @@ func (c *cardRun) compile(l *launches.Launch, want launches.Pages) (best time.Du
 	best = math.MaxInt64
 	fast := placed(c.t, l)
 	defer drop(c.t, fast)
-	w := &twins{launch: l.On(fast)}
+	w := &twins{launch: l.On(fast), pages: table}
 	if w.code, err = New(c.kept, support, w.launch, fermi.Options(w.launch), llvm.Full); err != nil {
 		return 0, err
 	}

@@ -206,7 +206,7 @@ func TestRandomKernels(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 1))
 	n, changed := scale.Of(30, 1000), 0
 	for i := range n {
-		text := random(r, i%4 == 1, pieces[9:13]) + "bar popc 0x1 0x0 0x0 0x0 0x1" + smtest.Store
+		text := kernel(r, i%4 == 1)
 		if sameKernel(t, c, text, [...][3]uint32{{96, 1, 1}, {16, 5, 1}, {5, 3, 2}}[r.IntN(3)], r.Uint32N(6)) {
 			changed++
 		}

@@ -79,7 +79,7 @@ func TestMesa(t *testing.T) {
 			var compiled, interpreted uint64
 			for n, l := range list {
 				slow, fast := l.Copy(), placed(t, l)
-				w := &twins{slow: interp.NewBlock(l.On(slow), [3]uint32{}), launch: l.On(fast)}
+				w := &twins{slow: interp.NewBlock(l.On(slow), [3]uint32{}), launch: l.On(fast), pages: table}
 				w.code = known.of(t, c, w.launch, llvm.Quick)
 				w.start(t)
 				w.differs = func() string { return "" }

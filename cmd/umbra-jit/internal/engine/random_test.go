@@ -1,9 +1,11 @@
 package engine
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
-	"strings"
+	"runtime"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -14,155 +16,95 @@ import (
 	"github.com/umbra-gpu/umbra/tests/smtest"
 )
 
-// pieces are lines that a program may have anywhere. They change $r0, or memory: each thread has its own
-// address of the data in $r60d, and of shared memory in $r59. Those of its row are in $r48d and $r55, and its own
-// in the row in $r56.
-var pieces = []string{
-	"ld b32 $r20 ca g[$r60d+0x10]\nadd b32 $r0 $r0 $r20",
-	"st b32 wb g[$r60d+0x20] $r0",
-	"ld u8 $r20 ca g[$r60d+0x21]\nxor b32 $r0 $r0 $r20",
-	"mov b32 $r20 $r0\nshr u32 $r21 $r0 clamp 0x3\nst b64 wb l[0x8] $r20d\nld b32 $r20 ca l[0xc]\nadd b32 $r0 $r0 $r20",
-	"st b32 s[$r59] $r0",
-	"ld b32 $r20 s[$r59+0x4]\nadd b32 $r0 $r0 $r20",
-	"and b32 $r22 $r0 0x3fc\nld b32 $r20 s[$r22]\nxor b32 $r0 $r0 $r20",
-	"and b32 $r22 $r0 0x3fc\nadd b32 $r22 $c $r22 $r58\nadd b32 $r23 0x0 $r57 $c\nld b32 $r20 ca g[$r22d]\nadd b32 $r0 $r0 $r20",
-	"red add u32 g[$r60d+0x8] $r0",
-	"cvt rn f32 $r20 u32 $r0\nfma rn f32 $r20 $r20 $r20 $r20\nxor b32 $r0 $r0 $r20",
-	"mul rn f32 $r20 $r0 $r0\nrcp f32 $r21 $r20\nmin f32 $r20 $r20 $r21\nadd b32 $r0 $r0 $r20",
-	"add rn f32 $r20 $r0 neg $r0\nset $p1 0x1 gt f32 $r20 $r0\nselp b32 $r20 $r20 $r0 $p1\nxor b32 $r0 $r0 $r20",
-	"add rn f32 $r20 $r0 $r0\nset $p1 0x1 lt u32 $r0 0x40\nselp b32 $r0 $r20 $r0 $p1",
-	"vote any $r20 $p1 $p0\nadd b32 $r0 $r0 $r20",
-	"st b32 s[$r56] $r0",
-	"ld b32 $r20 s[$r55+0x8]\nadd b32 $r0 $r0 $r20",
-	"ld b64 $r20d s[$r55+0x10]\nxor b32 $r0 $r0 $r21",
-	"ld b32 $r20 s[$r56+0x40]\nadd b32 $r0 $r0 $r20",
-	"ld b32 $r20 ca g[$r48d+0x10]\nadd b32 $r0 $r0 $r20",
-	"ld lock b32 $p1 $r20 s[$r59+0x800]\nadd b32 $r0 $r0 $r20\n$p1 add b32 $r0 $r0 0x1",
-	"st unlock b32 s[$r59+0x800] $r0",
+// totals are what random programs did.
+type totals struct {
+	programs              int
+	compiled, interpreted uint64 // instructions
+	stops, moved          uint64 // stops where interp took the block, and the instructions that it executed there
 }
 
-// conditions end a loop over $r40.
-var conditions = []string{
-	"set $p2 0x1 ge s32 $r40 c0[0x8]\n$p2 brk", "set $p2 0x1 gt u32 $r40 c0[0x8]\n$p2 brk",
-	"set $p2 0x1 lt u32 $r40 c0[0x8]\n(not $p2) brk", "set $p2 0x1 le s32 $r40 c0[0x8]\n(not $p2) brk",
-	"set $p2 0x1 eq u32 $r40 c0[0x8]\n$p2 brk", "mov b32 $r44 c0[0x8]\nset $p2 0x1 le u32 $r44 $r40\n$p2 brk",
+func (s *totals) add(o totals) {
+	s.programs += o.programs
+	s.compiled, s.interpreted = s.compiled+o.compiled, s.interpreted+o.interpreted
+	s.stops, s.moved = s.stops+o.stops, s.moved+o.moved
 }
 
-// counted is a loop up to a constant of the launch. What it does depends on what is known of the counter.
-func counted(r *rand.Rand, label int) string {
-	return fmt.Sprintf(`mov b32 $r40 0x0
-prebrk out%[1]d
-in%[1]d:
-%[2]s
-set $p3 0x1 lt u32 $r40 0xff
-selp b32 $r41 $r40 0x100 $p3
-add b32 $r0 $r0 $r41
-shr s32 $r42 $r40 clamp 0x1f
-shl b32 $r41 $r40 clamp 0x2
-add b32 $r41 $r41 $r56
-and b32 $r41 $r41 0x7fc
-ld b32 $r43 s[$r41]
-add b32 $r43 $r43 $r42
-add b32 $r0 $r0 $r43
-add b32 $r40 $r40 0x1
-bra in%[1]d
-out%[1]d:
-set $p3 0x1 lt u32 $r40 0xff
-mov b32 $r41 0x1
-selp b32 $r41 $r41 0x100 $p3
-add b32 $r0 $r0 $r41
-set $p3 0x1 gt u32 $r40 0xff
-selp b32 $r41 $r41 0x1000 $p3
-add b32 $r0 $r0 $r41
-`, label, conditions[r.IntN(len(conditions))])
+// bench is what runs one random program at a time.
+type bench struct {
+	compiler *llvm.Compiler
+	pages    *Pages
 }
 
-// nested divides lanes that were divided before, with nothing in between.
-const nested = `
-joinat joined
-and b32 $r41 $r2 0x1
-set $p1 0x1 ne u32 $r41 0x0
-and b32 $r41 $r2 0x2
-set $p2 0x1 ne u32 $r41 0x0
-$p1 bra odd
-add b32 $r0 $r0 0x1
-join nop
-odd:
-$p2 bra third
-add b32 $r0 $r0 0x20
-join nop
-third:
-add b32 $r0 $r0 0x300
-join nop
-joined:
-`
-
-// random makes the text of a program, whose result is in $r0 before it ends. It may begin with a loop that all lanes are in.
-func random(r *rand.Rand, loop bool, pieces []string) string {
-	lines := strings.Split(smtest.Structured(r), "\n")
-	for len(lines) > 100 { // what is longer takes LLVM's time, and most of it goes on in interp
-		lines = strings.Split(smtest.Structured(r), "\n")
+// benches makes one for each processor.
+func benches(t *testing.T) chan bench {
+	n := runtime.GOMAXPROCS(0)
+	all := make(chan bench, n)
+	for range n {
+		c := jittest.Compiler(t)
+		sharedParts(t, c)
+		pages, err := NewPages()
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, pages.Close()) })
+		all <- bench{c, pages}
 	}
-	text := `
-	mov b32 $r2 $tidx
-	mov b32 $r0 $r2
-	ld b64 $r60d c0[0x0]
-	mov b32 $r58 $r60
-	mov b32 $r57 $r61
-	add b32 $r60 $c (shl $r2 0x2) $r60
-	add b32 $r61 $r61 0x0 $c
-	shl b32 $r59 $r2 clamp 0x2
-	mov b32 $r54 $tid
-	ext u32 $r53 $r54 0x1000
-	ext u32 $r52 $r54 0xa10
-	shl b32 $r55 $r52 clamp 0x6
-	shl b32 $r51 $r53 clamp 0x2
-	add b32 $r56 $r55 $r51
-	add b32 $r48 $c $r55 $r58
-	add b32 $r49 0x0 $r57 $c
-`
-	if r.IntN(3) == 0 {
-		text += nested
-	}
-	loops := 0
-	if loop {
-		text += counted(r, loops)
-	}
-	for _, line := range lines {
-		text += line + "\n"
-		if strings.HasPrefix(line, "add b32 $r0 $r0") && r.IntN(2) == 0 {
-			text += pieces[r.IntN(len(pieces))] + "\n"
-		}
-		if strings.HasPrefix(line, "add b32 $r0 $r0") && loops == 0 && r.IntN(4) == 0 {
-			loops++
-			text += counted(r, loops)
-		}
-	}
-	return text
+	return all
 }
 
-// Programs with divergence, loops, memory and barriers stay the same, wherever they are stopped: a third of
-// them at every back edge.
+// Programs with divergence, loops, memory, atomics and barriers stay the same, wherever they are stopped. A third of
+// them stops at every back edge, where interp takes the block, and gives it back some instructions later.
 func TestRandomPrograms(t *testing.T) {
-	c := jittest.Compiler(t)
-	r := rand.New(rand.NewPCG(5, 6))
-	var compiled, interpreted uint64
-	for i := range scale.Of(30, 1000) {
-		long := i%4 == 1
-		text := random(r, long, pieces) + "bar popc 0x1 $r1 0x0 0x0 $p0\nadd b32 $r0 $r0 $r1" + smtest.Store
-		size := [...][3]uint32{{96, 1, 1}, {80, 1, 1}, {16, 5, 1}, {32, 3, 1}, {16, 4, 1}, {16, 6, 1}}[r.IntN(6)]
-		code := assemble(t, text)
-		limit := [...]byte{0, 1, 3, 5}[r.IntN(4)]
-		if long { // as far as one may be that is known to be of 8 bits
-			limit = 255
+	p, err := scale.ProgramsOf(2000, 20_000)
+	require.NoError(t, err)
+	free := benches(t)
+	var mu sync.Mutex
+	var all totals
+	const batch = 100 // programs whose memory is given back at once
+	end := p.First + p.Count
+	t.Run("all", func(t *testing.T) {
+		for first := p.First; first < end; first += batch {
+			t.Run(fmt.Sprintf("seed=%d,first=%d", p.Seed, first), func(b *testing.T) {
+				b.Parallel()
+				with := <-free
+				defer func() { free <- with }()
+				var sum totals
+				for n := first; n < min(first+batch, end) && !p.Over() && !t.Failed(); n++ {
+					sum.run(b, with, &p, n)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				all.add(sum)
+			})
 		}
-		w := newTwins(t, c, llvm.Quick, code, size, func(m smtest.Memory) { m[smtest.Consts-smtest.Base+8] = limit })
-		budget := func() uint64 { return 1 + r.Uint64N(2000) }
-		if i%3 == 0 {
-			budget = func() uint64 { return 1 }
-		}
-		require.Nil(t, w.run(t, text, budget), text)
-		compiled, interpreted = compiled+w.runner.Compiled, interpreted+w.runner.Interpreted
+	})
+	t.Logf("%d programs of seed %d from %d: %d instructions compiled, %d interpreted; %d stops where interp took over, for %d instructions",
+		all.programs, p.Seed, p.First, all.compiled, all.interpreted, all.stops, all.moved)
+	if p.Count > 1 {
+		require.Greater(t, all.compiled, all.interpreted, "instructions that were compiled, and that were not")
 	}
-	require.Greater(t, compiled, interpreted, "instructions that were compiled, and that were not")
+}
+
+// run runs the program of a number.
+func (s *totals) run(t *testing.T, with bench, p *scale.Programs, n int) {
+	r := rand.New(rand.NewPCG(p.Seed, uint64(n)))
+	g := generate(r, n)
+	name := fmt.Sprintf("to run it again: %s\nsize %v, %d blocks, constants %#x, passes %s\n%s", p.Only(n), g.size, g.blocks, g.args, g.passes, g.text)
+	w := newTwinsIn(t, with.pages, with.compiler, g.passes, assemble(t, g.text), g.size, func(m smtest.Memory) {
+		for i, arg := range g.args {
+			binary.LittleEndian.PutUint32(m[smtest.Consts-smtest.Base+8+4*i:], arg)
+		}
+		for data := m[smtest.Data-smtest.Base:][:1024]; len(data) > 0; data = data[8:] {
+			binary.LittleEndian.PutUint64(data, r.Uint64())
+		}
+	})
+	budget := func() uint64 { return 1 + r.Uint64N(2000) }
+	if g.moves {
+		budget = func() uint64 { return 1 }
+		w.stopped = func() {
+			s.stops++
+			s.moved += uint64(w.move(t, name, r.IntN(8)))
+		}
+	}
+	require.Nil(t, w.blocks(t, name, budget, g.blocks), name)
+	s.programs++
+	s.compiled, s.interpreted = s.compiled+w.runner.Compiled, s.interpreted+w.runner.Interpreted
 }

@@ -25,8 +25,10 @@ type twins struct {
 	memory, fastMem smtest.Memory
 	differs         func() string // in words, between their memories
 	code            *Code
+	pages           *Pages
 	runner          *Runner
 	work            state.Work
+	stopped         func() // called where the code stopped after a warp's turn. If it is nil, it stops after some.
 }
 
 // pinned is memory at whole pages that stays where it is.
@@ -49,7 +51,7 @@ func newLaunch(m smtest.Memory, size [3]uint32) *interp.Launch {
 }
 
 var (
-	table   *Pages // one for all tests: it is large
+	table   *Pages // of all tests that are not parallel: it is large
 	support *Support
 )
 
@@ -66,16 +68,21 @@ func sharedParts(t testing.TB, c Compiler) {
 }
 
 func newTwins(t testing.TB, c *llvm.Compiler, passes string, code []uint64, size [3]uint32, prepare func(m smtest.Memory)) *twins {
-	w := &twins{memory: smtest.NewMemory(code)}
+	sharedParts(t, c)
+	return newTwinsIn(t, table, c, passes, code, size, prepare)
+}
+
+// newTwinsIn makes twins in a table that no others use at the same time.
+func newTwinsIn(t testing.TB, pages *Pages, c *llvm.Compiler, passes string, code []uint64, size [3]uint32, prepare func(m smtest.Memory)) *twins {
+	w := &twins{memory: smtest.NewMemory(code), pages: pages}
 	if prepare != nil {
 		prepare(w.memory)
 	}
 	w.fastMem = pinned(t, w.memory)
 	w.slow = interp.NewBlock(newLaunch(w.memory, size), [3]uint32{0, 0, 0})
 	w.launch = newLaunch(w.fastMem, size)
-	sharedParts(t, c)
 	var err error
-	require.NoError(t, table.Map(smtest.Base, w.fastMem, compile.PageReadable|compile.PageWritable))
+	require.NoError(t, pages.Map(smtest.Base, w.fastMem, compile.PageReadable|compile.PageWritable))
 	w.differs = func() string {
 		for i := 0; !bytes.Equal(w.memory, w.fastMem) && i < len(w.memory); i++ {
 			if w.memory[i] != w.fastMem[i] {
@@ -96,8 +103,8 @@ func newTwins(t testing.TB, c *llvm.Compiler, passes string, code []uint64, size
 // start makes the runner of the code.
 func (w *twins) start(t testing.TB) {
 	var err error
-	w.launch.Memory = table.Memory()
-	w.runner, err = w.code.NewRunner(w.launch, table, newImage(t, w.launch))
+	w.launch.Memory = w.pages.Memory()
+	w.runner, err = w.code.NewRunner(w.launch, w.pages, newImage(t, w.launch))
 	require.NoError(t, err)
 }
 
@@ -116,7 +123,12 @@ func newImage(t testing.TB, l *interp.Launch) *state.Image {
 
 // run executes blocks in both, some turns at a time, until they end or something differs.
 func (w *twins) run(t testing.TB, text string, budget func() uint64) *interp.Fault {
-	for n := range w.launch.Grid[0] * w.launch.Grid[1] * w.launch.Grid[2] {
+	return w.blocks(t, text, budget, w.launch.Grid[0]*w.launch.Grid[1]*w.launch.Grid[2])
+}
+
+// blocks executes the first blocks.
+func (w *twins) blocks(t testing.TB, text string, budget func() uint64, blocks uint32) *interp.Fault {
+	for n := range blocks {
 		w.slow.Reset([3]uint32{n % w.launch.Grid[0], n / w.launch.Grid[0] % w.launch.Grid[1], n / (w.launch.Grid[0] * w.launch.Grid[1])})
 		w.work.Count++
 		if fault := w.block(t, text, budget); fault != nil {
@@ -129,7 +141,9 @@ func (w *twins) run(t testing.TB, text string, budget func() uint64) *interp.Fau
 // block executes one.
 func (w *twins) block(t testing.TB, text string, budget func() uint64) *interp.Fault {
 	for turn := 0; ; turn++ {
-		require.Less(t, turn, 200_000, text)
+		if turn == 200_000 {
+			require.Fail(t, "the block does not end", text)
+		}
 		done, fault := w.turn(t, text, budget)
 		if fault != nil {
 			return fault
@@ -145,7 +159,11 @@ func (w *twins) block(t testing.TB, text string, budget func() uint64) *interp.F
 // turn executes some turns of warps, and as many instructions in interp. It returns the fault that both have.
 func (w *twins) turn(t testing.TB, text string, budget func() uint64) (done bool, fault *interp.Fault) {
 	r := w.runner
-	r.Turns = make([]state.Turn, 0, 6)
+	turns := 6
+	if w.stopped != nil {
+		turns = 1
+	}
+	r.Turns = make([]state.Turn, 0, turns)
 	r.context.Loop.Slice = budget()
 	_, why := r.Run(&w.work, forever())
 	var slow *interp.Fault
@@ -161,7 +179,9 @@ func (w *twins) turn(t testing.TB, text string, budget func() uint64) (done bool
 		}
 	}
 	steps(r.Turns)
-	require.Nil(t, slow, "only interp\n%s", text)
+	if slow != nil {
+		require.Fail(t, "only interp has a fault", "%v\n%s", slow, text)
+	}
 	w.compare(t, text)
 	switch why {
 	case compile.Exhausted:
@@ -180,14 +200,35 @@ func (w *twins) turn(t testing.TB, text string, budget func() uint64) (done bool
 		require.EqualError(t, slow, fault.Error(), text)
 		return true, fault
 	}
-	w.compare(t, text)
+	if why == compile.Left {
+		w.compare(t, text)
+	} else if w.stopped != nil {
+		w.stopped()
+	}
 	return false, nil
+}
+
+// move lets interp have the block for some instructions, as the server has what a process leaves. It returns their number.
+func (w *twins) move(t testing.TB, text string, n int) int {
+	b, err := w.runner.Block()
+	require.NoError(t, err, text)
+	w.slow.Turn, w.slow.Left = b.Turn, b.Left
+	ran, fault := b.Step(n)
+	slowRan, slow := w.slow.Step(n)
+	if ran != slowRan || fault != nil || slow != nil {
+		require.Fail(t, "interp does not go on", "%d instructions and %v, not %d and %v\n%s", ran, fault, slowRan, slow, text)
+	}
+	require.NoError(t, w.runner.image.Put(b.BlockState), text)
+	w.compare(t, text)
+	return ran
 }
 
 // compare looks for differences between the two.
 func (w *twins) compare(t testing.TB, text string) {
 	fast, err := w.runner.Block()
-	require.NoError(t, err, text)
+	if err != nil { // this runs often, and the functions of require take long
+		require.NoError(t, err, text)
+	}
 	for n := range fast.Warps {
 		v := &w.runner.image.All[n]
 		if d := difference(&w.slow.Warps[n], &fast.Warps[n], w.runner.code.site(v)); d != "" {
@@ -197,62 +238,9 @@ func (w *twins) compare(t testing.TB, text string) {
 	if d := w.differs(); d != "" {
 		require.Fail(t, "memory differs", "%s\n%s", d, text)
 	}
-	require.Equal(t, w.slow.Barriers, fast.Barriers, text)
-	require.Equal(t, w.slow.ID, fast.ID, text)
-	require.Equal(t, w.slow.Clock, fast.Clock, text)
-}
-
-// site is where the code stopped a warp last, nil if something else ran it since.
-func (x *Code) site(w *state.Warp) *compile.Site {
-	if w.Site < uint32(len(x.Program.Sites)) {
-		return &x.Program.Sites[w.Site]
+	if s := w.slow; s.Barriers != fast.Barriers || s.ID != fast.ID || s.Clock != fast.Clock {
+		require.Fail(t, "interp and the compiled code differ", "block %v at %d, barriers %v, not %v at %d, %v\n%s", fast.ID, fast.Clock, fast.Barriers, s.ID, s.Clock, s.Barriers, text)
 	}
-	return nil
-}
-
-// difference says in words where two warps differ that stopped at a place: of the registers only those count
-// that somebody reads later.
-func difference(v, w *interp.Warp, at *compile.Site) string {
-	if v.Done() && w.Done() {
-		return ""
-	}
-	if v.PC != w.PC || v.Active != w.Active || v.Exited != w.Exited || v.Wait != w.Wait || len(v.Stack) != len(w.Stack) {
-		return fmt.Sprintf("control: PC %#x active %#x exited %#x wait %d stack %v, not %#x %#x %#x %d %v",
-			w.PC, w.Active, w.Exited, w.Wait, w.Stack, v.PC, v.Active, v.Exited, v.Wait, v.Stack)
-	}
-	if v.Wait != interp.NoBarrier && (v.WaitPC != w.WaitPC || v.WaitBy != w.WaitBy) {
-		return fmt.Sprintf("waits at %#x with %#x, not at %#x with %#x", w.WaitPC, w.WaitBy, v.WaitPC, v.WaitBy)
-	}
-	for i := range v.Stack {
-		if v.Stack[i] != w.Stack[i] {
-			return fmt.Sprintf("stack: %v, not %v", w.Stack, v.Stack)
-		}
-	}
-	if at == nil {
-		return ""
-	}
-	flags := func(w *interp.Warp) [4]uint32 {
-		return [4]uint32{w.Flags.Zero, w.Flags.Sign, w.Flags.Carry, w.Flags.Overflow}
-	}
-	for _, s := range at.Live {
-		switch {
-		case s >= compile.FirstFlag:
-			if i := s - compile.FirstFlag; (flags(v)[i]^flags(w)[i])&v.Active != 0 {
-				return fmt.Sprintf("flag %d: %#x, not %#x", i, flags(w)[i], flags(v)[i])
-			}
-		case s >= compile.FirstPred:
-			if i := s - compile.FirstPred; (v.Preds[i]^w.Preds[i])&v.Active != 0 {
-				return fmt.Sprintf("$p%d: %#x, not %#x", i, w.Preds[i], v.Preds[i])
-			}
-		default:
-			for lane := range compile.Lanes {
-				if v.Active>>lane&1 != 0 && v.Regs[s][lane] != w.Regs[s][lane] {
-					return fmt.Sprintf("$r%d of lane %d: %#x, not %#x", s, lane, w.Regs[s][lane], v.Regs[s][lane])
-				}
-			}
-		}
-	}
-	return ""
 }
 
 func forever() uint64 { return 1 << 40 }
