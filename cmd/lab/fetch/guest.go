@@ -60,12 +60,13 @@ var markFiles = []string{
 	"usr/share/vkmark",
 }
 
-// otherFiles are llama.cpp's tests with the parts that they load by name.
+// otherFiles are llama.cpp's tests with the parts that they load by name, and FFTW.
 var otherFiles = []string{
 	"usr/libexec/x86_64-linux-gnu/ggml/test-backend-ops",
 	"usr/libexec/x86_64-linux-gnu/llama.cpp-tests/test-llama-archs",
 	libraries + "/ggml/backends0/libggml-vulkan.so",
 	libraries + "/ggml/backends0/libggml-cpu-x64.so",
+	libraries + "/libfftw3.so.3",
 }
 
 // PiglitFolder is where Debian has piglit, in the folder of Tools. Tests are named by their paths
@@ -196,6 +197,13 @@ func needs(root, file string) ([]string, error) {
 	return out, nil
 }
 
+// compileLibraries are those that programs may use. glslang is a part of the program, with what it needs of C++ and of a C
+// library as new as itself.
+var compileLibraries = []string{
+	"libOpenCL.so.1", "libEGL.so.1", "libOpenGL.so.0", "libvulkan.so.1", "libfftw3.so.3",
+	"libglslang.a", "libSPIRV.a", "libSPIRV-Tools-opt.a", "libSPIRV-Tools.a", "libstdc++.so.6", "libc.so.6",
+}
+
 // Compile compiles a C source against the folder's OpenCL and OpenGL, or Vulkan, with this machine's
 // compiler, whose C library may be older than Debian's, not newer. Headers are those beside
 // the source and those in other folders that flags name.
@@ -206,8 +214,9 @@ func (m *Mesa) Compile(ctx context.Context, source, out string, flags ...string)
 	// No -L: among the tools is a C library for the linker, which names places of Debian.
 	in := filepath.Join(m.Root, libraries)
 	args := append(flags, "-O2", "-Wall", "-o", out, "-x", "c", source, "-x", "none", "-idirafter", filepath.Join(m.Root, "usr/include"),
+		"-idirafter", filepath.Join(m.Root, "usr/include/glslang/Include"),
 		"-Wl,--as-needed", "-Wl,--allow-shlib-undefined", "-lm")
-	for _, lib := range []string{"libOpenCL.so.1", "libEGL.so.1", "libOpenGL.so.0", "libvulkan.so.1"} {
+	for _, lib := range compileLibraries {
 		if exists(filepath.Join(in, lib)) {
 			args = append(args, filepath.Join(in, lib))
 		}

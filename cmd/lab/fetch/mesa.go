@@ -64,10 +64,12 @@ func (c *Cache) VulkanMark(ctx context.Context, version string) (Mesa, error) {
 	return c.mesa(ctx, version, edition{kind: "-vkmark", vulkan: true, packages: slices.Concat(vulkanPackages, []string{"vkmark"}), files: slices.Concat(vulkanFiles, markFiles)})
 }
 
-// otherPackages are llama.cpp with its tests, which hold GPUs to the processor, and what OpenCL and OpenGL by Vulkan need.
+// otherPackages are llama.cpp with its tests, which hold GPUs to the processor, what OpenCL and OpenGL by Vulkan need, and
+// VkFFT's headers with the compiler that its programs carry and the library that they are held to.
 var otherPackages = []string{
 	"libggml0-backend-vulkan", "llama.cpp-tools", "llama.cpp-tests", "mesa-opencl-icd", "ocl-icd-libopencl1", "opencl-c-headers", "clinfo",
 	"libgl1-mesa-dri", "libegl-mesa0", "libegl1", "libgles2", "libopengl0", "libgbm1",
+	"libvkfft-dev", "glslang-dev", "libfftw3-dev", "glslang-tools",
 }
 
 // Others is the newest Mesa, of Debian's unstable suite, with programs of others that compute on a GPU.
