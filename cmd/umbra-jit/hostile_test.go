@@ -41,6 +41,7 @@ var fakes = map[string]func(c *jit.Conn, s *jit.Shared, image *state.Image) *jit
 	"depth":    ended(func(_ *jit.Shared, m *state.Image) { m.All[0].Depth = 1 << 31 }),
 	"kinds":    ended(func(_ *jit.Shared, m *state.Image) { m.All[0].Depth, m.All[0].Stack[0].Kind = 1, 1000 }),
 	"barrier":  ended(func(_ *jit.Shared, m *state.Image) { m.All[0].Wait = 1 << 20 }),
+	"taken":    ended(func(_ *jit.Shared, m *state.Image) { m.Next, m.End = 0, 1<<40 }),
 	"turn":     ended(func(_ *jit.Shared, m *state.Image) { m.Turn = 1 << 30 }),
 	"locks":    ended(func(_ *jit.Shared, m *state.Image) { m.Locks = 1 << 30 }),
 	"block":    ended(func(_ *jit.Shared, m *state.Image) { m.ID[0] = 1 << 30 }),

@@ -129,20 +129,11 @@ func (r *rig) Version() uint64 { return 1 }
 // run runs steps in the process until the grid has ended, or something else happens.
 func (r *rig) run() engine.NativeResult {
 	for end := time.Now().Add(time.Minute); ; {
-		if out := r.native.Run(r.job); out.Outcome != engine.RanNative || r.ended() {
+		if out := r.native.Run(r.job); out.Outcome != engine.RanNative || r.job.Grid.Ended() {
 			return out
 		}
 		require.True(r.t, time.Now().Before(end), "the launch does not end")
 	}
-}
-
-func (r *rig) ended() bool {
-	for i := range r.job.Grid.Running {
-		if !r.job.Grid.Running[i].Done() {
-			return false
-		}
-	}
-	return r.job.Grid.Next == r.job.Grid.Blocks
 }
 
 // rest executes what is left of the launch in this process.
@@ -156,11 +147,11 @@ func (r *rig) rest() *interp.Fault {
 					return fault
 				}
 			}
-			if g.Next == g.Blocks {
+			n, ok := g.Take()
+			if !ok {
 				break
 			}
-			b.Reset([3]uint32{uint32(g.Next), 0, 0})
-			g.Next++
+			b.Reset([3]uint32{uint32(n), 0, 0})
 		}
 	}
 	return nil

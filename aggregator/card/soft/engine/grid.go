@@ -13,9 +13,11 @@ type Grid struct {
 	// its part of the launch's local memory, by its index.
 	Running []interp.BlockState
 	Turn    int    // which of them is first in the next step, if they are more than processors
-	Next    uint64 // how many were begun
+	Next    uint64 // how many were taken
 	Blocks  uint64
-	Steps   uint32 // that worked on it
+	// Taken are blocks that were taken for one of Running, several at once, and not begun.
+	Taken [MaxProcessors]Range
+	Steps uint32 // that worked on it
 
 	Class uint16
 	Stat  uint8
@@ -23,6 +25,9 @@ type Grid struct {
 	// instruction.
 	Refused bool
 }
+
+// A Range is blocks from Next to before End.
+type Range struct{ Next, End uint64 }
 
 // costUnit is what a unit of the executor's cost is charged, some 30 ns; see Meter. Look-ups of memory
 // are charged apart, and pages that are found in Env.Pages costFound. costBlock is what the start of a
@@ -63,7 +68,7 @@ func (g *GR) runGrid(env *Env) Outcome {
 			env.ProgramFault(fault)
 		}
 		return Faulted
-	case grid.ended():
+	case grid.Ended():
 		processors.report(env)
 		g.endGrid(env)
 		return Done
@@ -71,13 +76,34 @@ func (g *GR) runGrid(env *Env) Outcome {
 	return Busy
 }
 
-func (r *Grid) ended() bool {
+// Ended reports whether no block is left to begin, nor under way.
+func (r *Grid) Ended() bool {
 	for i := range r.Running {
 		if !r.Running[i].Done() {
 			return false
 		}
 	}
+	for _, t := range r.Taken {
+		if t.Next < t.End {
+			return false
+		}
+	}
 	return r.Next == r.Blocks
+}
+
+// Take returns the number of a block that was not begun, and is now. It reports false if there is none.
+func (r *Grid) Take() (n uint64, ok bool) {
+	for i := range r.Taken {
+		if t := &r.Taken[i]; t.Next < t.End {
+			t.Next++
+			return t.Next - 1, true
+		}
+	}
+	if r.Next == r.Blocks {
+		return 0, false
+	}
+	r.Next++
+	return r.Next - 1, true
 }
 
 // place is where block n is in a grid.

@@ -47,13 +47,13 @@ func (s *gridStep) take() int {
 func (s *gridStep) begin(warps uint32) (n uint64, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	grid := s.env.Grid
-	if grid.Next == grid.Blocks || s.stopped || s.env.Over() {
+	if s.stopped || s.env.Over() {
 		return 0, false
 	}
-	s.env.Charge(costBlock * int64(warps))
-	grid.Next++
-	return grid.Next - 1, true
+	if n, ok = s.env.Grid.Take(); ok {
+		s.env.Charge(costBlock * int64(warps))
+	}
+	return n, ok
 }
 
 // goesOn charges what a processor did, and reports whether it may do more in this step.

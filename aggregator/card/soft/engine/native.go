@@ -19,7 +19,7 @@ type Job struct {
 	Launch *sm.Launch
 	Blocks interp.Launch // what the blocks know of it, without memory
 	Number uint64        // of the launch: each has another
-	Grid   *Grid         // Run changes Running and Next
+	Grid   *Grid         // Run changes Running, Next and Taken
 	Places Places        // of the launch's memory
 	Left   func() uint64 // nanoseconds of the step that are left
 }
@@ -70,7 +70,7 @@ func (all *Processors) runNative(env *Env, l *sm.Launch) {
 		all.job = Job{Launch: l, Blocks: launchOf(l), Number: all.launch.number}
 	}
 	all.job.Grid, all.job.Places, all.job.Left = grid, env.Places, env.Left
-	for !step.stopped && !env.Over() && !grid.ended() {
+	for !step.stopped && !env.Over() && !grid.Ended() {
 		r := env.Native.Run(&all.job)
 		env.look()
 		switch r.Outcome {

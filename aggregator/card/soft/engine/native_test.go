@@ -36,9 +36,14 @@ func (e *erratic) Run(j *Job) NativeResult {
 			n, fault := b.Step(rapid.IntRange(1, 500).Draw(e.t, "instructions"))
 			require.Nil(e.t, fault)
 			e.ran += n
-		case grid.Next < grid.Blocks:
-			b.Reset(place(grid.Next, l.Grid))
-			grid.Next++
+		default:
+			if t := &grid.Taken[i]; t.Next == t.End { // as a process takes several at once
+				*t = Range{grid.Next, min(grid.Next+rapid.Uint64Range(0, 4).Draw(e.t, "blocks"), grid.Blocks)}
+				grid.Next = t.End
+			}
+			if n, ok := grid.Take(); ok {
+				b.Reset(place(n, l.Grid))
+			}
 		}
 	}
 	return NativeResult{Outcome: outcome, Slot: slot}

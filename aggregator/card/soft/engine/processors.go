@@ -64,7 +64,7 @@ func (all *Processors) run(env *Env, l *sm.Launch) *interp.Fault {
 		all.execute(1)
 		step.once = false
 	}
-	if !step.stopped && !env.Over() && !grid.ended() {
+	if !step.stopped && !env.Over() && !grid.Ended() {
 		all.execute(len(all.all))
 	}
 	if step.panics != nil {

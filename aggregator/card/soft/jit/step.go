@@ -80,6 +80,7 @@ func (s *step) put() bool {
 			return false
 		}
 		s.images[i] = m
+		m.Next, m.End = grid.Taken[i].Next, grid.Taken[i].End
 		if b := &grid.Running[i]; b.Done() {
 			m.Begun = 0
 		} else if m.Put(b) != nil {
@@ -198,7 +199,7 @@ func (s *step) take(m *Message, before uint64) (engine.NativeResult, error) {
 	}
 	s.took = true
 	for i := range grid.Running {
-		if err := s.takeBlock(i); err != nil {
+		if err := s.takeBlock(i, next); err != nil {
 			return notNative, fmt.Errorf("the block of slot %d: %w", i, err)
 		}
 	}
@@ -216,9 +217,14 @@ func (s *step) take(m *Message, before uint64) (engine.NativeResult, error) {
 	return engine.NativeResult{Outcome: engine.RanNative}, nil
 }
 
-// takeBlock takes the block of a slot.
-func (s *step) takeBlock(i int) error {
+// takeBlock takes the block of a slot, and what it has taken of the first so many of the grid.
+func (s *step) takeBlock(i int, next uint64) error {
 	b, l := &s.job.Grid.Running[i], &s.job.Blocks
+	t := engine.Range{Next: s.images[i].Next, End: s.images[i].End}
+	if t.Next > t.End || t.End > next {
+		return fmt.Errorf("blocks %d to %d, of which %d were taken", t.Next, t.End, next)
+	}
+	s.job.Grid.Taken[i] = t
 	if s.images[i].Begun == 0 {
 		b.Warps = b.Warps[:0] // a block that is done
 		return nil

@@ -200,7 +200,7 @@ func (s *server) step(answer *jit.Message, limit time.Duration) {
 
 // begun reports whether other slots than the first have blocks.
 func (s *server) begun() bool {
-	return slices.ContainsFunc(s.slots[1:], func(o slot) bool { return o.image.Begun != 0 })
+	return slices.ContainsFunc(s.slots[1:], func(o slot) bool { return o.image.Begun != 0 || o.image.Next < o.image.End })
 }
 
 // together runs blocks in all slots.

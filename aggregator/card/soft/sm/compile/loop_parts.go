@@ -190,6 +190,8 @@ done:
 }
 
 declare i64 @llvm.cttz.i64(i64, i1)
+declare i64 @llvm.umin.i64(i64, i64)
+declare i64 @llvm.umax.i64(i64, i64)
 
 define internal void @wipe(ptr %p, i64 %size) noinline #0 {
   br label %next

@@ -195,6 +195,11 @@ settle:
   br i1 %quietly, label %turn, label %isSettle
 
 take:
+  %own = load i64 at %head $Block.Next
+  %ownEnd = load i64 at %head $Block.End
+  %has = icmp ult i64 %own, %ownEnd
+  br i1 %has, label %new, label %takeMore
+takeMore:
   %takeAt = getelementptr i8, ptr %work, i64 $Work.Next
   %countAt = getelementptr i8, ptr %work, i64 $Work.Count
   %count = load i64, ptr %countAt
@@ -202,10 +207,22 @@ take:
   %some = icmp ult i64 %peek, %count
   br i1 %some, label %try2, label %isExhausted
 try2:
-  %k = atomicrmw add ptr %takeAt, i64 1 monotonic
-  %mine = icmp ult i64 %k, %count
-  br i1 %mine, label %new, label %isExhausted
+  %rest = sub i64 %count, %peek
+  %part = lshr i64 %rest, 6
+  %many0 = call i64 @llvm.umax.i64(i64 %part, i64 1)
+  %many = call i64 @llvm.umin.i64(i64 %many0, i64 $MostTaken)
+  %first = atomicrmw add ptr %takeAt, i64 %many monotonic
+  %firstEnd0 = add i64 %first, %many
+  %firstEnd = call i64 @llvm.umin.i64(i64 %firstEnd0, i64 %count)
+  %mine = icmp ult i64 %first, %count
+  br i1 %mine, label %taken, label %isExhausted
+taken:
+  store i64 %firstEnd at %head $Block.End
+  br label %new
 new:
+  %k = phi i64 [ %own, %take ], [ %first, %taken ]
+  %k1 = add i64 %k, 1
+  store i64 %k1 at %head $Block.Next
   call void @begin(ptr %c, ptr %head, ptr %all, i32 %n, i64 %k)
   br label %turn
 

@@ -16,9 +16,12 @@ const (
 	MaxShared = 1 << 20
 )
 
+// MostTaken is how many blocks a thread takes at once at most.
+const MostTaken = 8
+
 // Work says which blocks of a grid nobody has taken.
 type Work struct {
-	Next  uint64 // number of the next block. Threads add to it at once, and may pass Count by one each
+	Next  uint64 // number of the next block. Threads add to it at once, and may pass Count by MostTaken each
 	Count uint64 // of the grid
 	Stop  uint32 // not zero: threads stop after the turn that is under way
 	_     uint32
@@ -34,6 +37,7 @@ type Block struct {
 	Running       uint32 // warps that are not done
 	Busy          uint32 // some barrier may have warps
 	Clock         uint64
+	Next, End     uint64 // further blocks that this thread has taken and not begun
 	Barriers      [MaxBarriers]Barrier
 	Held          [MaxLocks]Lock
 }
