@@ -202,13 +202,12 @@ func FuzzFile(f *testing.F) {
 
 const scheduled = "scheduler: {policy: credit}\nserver: {inject: true}\n"
 
-// TestForms: a recording of a program has all that happened; each form shows it, and its counts are the server's.
-func TestForms(t *testing.T) {
+// recordProgram records a program, a copy that faults, and what the server counted of both.
+func recordProgram(t *testing.T) (file []byte, counted api.GPUReport) {
+	t.Helper()
 	s, socket := start(t, scheduled)
-	var file bytes.Buffer
-	end := begin(t, s, api.TraceRequest{GPU: "a", Pushbuffers: true}, &file)
-	_, err := s.Show("a")
-	require.NoError(t, err)
+	var b bytes.Buffer
+	end := begin(t, s, api.TraceRequest{GPU: "a", Pushbuffers: true}, &b)
 	var refused *api.Error
 	require.ErrorAs(t, s.Trace(t.Context(), api.TraceRequest{}, io.Discard), &refused)
 	require.Equal(t, "GPU a is being recorded; end that recording first", refused.Message)
@@ -228,10 +227,15 @@ func TestForms(t *testing.T) {
 	require.NoError(t, ch.Copy(guest.CopyEngines[0], 0x9999_0000, 0x20_0000, 4096))
 	require.Error(t, ch.Finish())
 	require.ErrorIs(t, end(), context.Canceled)
-	report, err := s.Show("a")
+	counted, err = s.Show("a")
 	require.NoError(t, err)
+	return b.Bytes(), counted
+}
 
-	stats, err := open(t, file.Bytes()).Stats("a")
+// TestForms: a recording of a program has all that happened; each form shows it, and its counts are the server's.
+func TestForms(t *testing.T) {
+	file, report := recordProgram(t)
+	stats, err := open(t, file).Stats("a")
 	require.NoError(t, err)
 	require.Zero(t, stats.Lost)
 	var traps uint64
@@ -247,7 +251,7 @@ func TestForms(t *testing.T) {
 	require.NotZero(t, stats.Engines["a graphics"])
 
 	var text strings.Builder
-	require.NoError(t, open(t, file.Bytes()).Show(&text, ""))
+	require.NoError(t, open(t, file).Show(&text, ""))
 	for _, want := range []string{
 		"W4 002270 NV_PFIFO_RUNLIST_BASE = ", "FERMI_COMPUTE_A.LAUNCH = ", "NV906F_SET_OBJECT = 000090c0 FERMI_COMPUTE_A",
 		"program 0000200008: 8000000000001de7  exit", "fault on engine ", "write of 0x99990000, no page", "interrupt high",
@@ -256,15 +260,15 @@ func TestForms(t *testing.T) {
 	}
 
 	text.Reset()
-	require.NoError(t, open(t, file.Bytes()).Mmiotrace(&text, 0))
+	require.NoError(t, open(t, file).Mmiotrace(&text, 0))
 	head := "VERSION 20070824\nPCIDEV 0100 10de06d8 10 10000000 18000000 0 20000000 0 24000000 0 1000000 8000000 0 4000000 0 80 0 umbra\nMAP 0.000000 1 0x10000000 "
 	require.Equal(t, head, text.String()[:len(head)])
 	require.Regexp(t, `(?m)^R 4 \d+\.\d{6} 1 0x10000000 0xc0000a3 0x0 0$`, text.String())
 
 	text.Reset()
-	require.NoError(t, open(t, file.Bytes()).Perfetto(&text, "a"))
+	require.NoError(t, open(t, file).Perfetto(&text, "a"))
 	var timeline struct {
-		TraceEvents []struct{ Name, Ph, Cat string }
+		TraceEvents []struct{ Name string }
 	}
 	require.NoError(t, json.Unmarshal([]byte(text.String()), &timeline))
 	var slices uint64
@@ -276,7 +280,7 @@ func TestForms(t *testing.T) {
 	require.Equal(t, traps, slices)
 
 	text.Reset()
-	require.NoError(t, open(t, file.Bytes()).Coverage(&text, 0, false))
+	require.NoError(t, open(t, file).Coverage(&text, 0, false))
 	require.Regexp(t, `(?m)^2 +\d+ +instructions  sm_20$`, text.String())
 	require.Regexp(t, `(?m)^\d+ +\d+ +methods +90c0 FERMI_COMPUTE_A$`, text.String())
 	require.Regexp(t, `(?m)^[1-9]\d* +\d+ +registers +PFIFO$`, text.String())
