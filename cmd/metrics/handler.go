@@ -29,6 +29,7 @@ type handler struct {
 
 	mu   sync.Mutex // held while the counters are read, once for all who wait
 	text []byte     // is replaced, never changed
+	err  error      // in its place
 	read time.Time
 }
 
@@ -44,7 +45,6 @@ func Handler(report func() (api.Report, error), version string, log *slog.Logger
 func (h *handler) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	text, err := h.latest()
 	if err != nil {
-		h.log.Warn("cannot gather the numbers", "error", err)
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
@@ -55,9 +55,17 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 func (h *handler) latest() ([]byte, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.text != nil && time.Since(h.read) < fresh {
-		return h.text, nil
+	if !h.read.IsZero() && time.Since(h.read) < fresh {
+		return h.text, h.err
 	}
+	if h.text, h.err = h.gather(); h.err != nil {
+		h.log.Warn("cannot gather the numbers", "error", h.err)
+	}
+	h.read = time.Now()
+	return h.text, h.err
+}
+
+func (h *handler) gather() ([]byte, error) {
 	families, err := h.all.Gather()
 	if err != nil {
 		return nil, err
@@ -68,6 +76,5 @@ func (h *handler) latest() ([]byte, error) {
 			return nil, err
 		}
 	}
-	h.text, h.read = b.Bytes(), time.Now()
-	return h.text, nil
+	return b.Bytes(), nil
 }

@@ -105,7 +105,7 @@ func (c *labRunCmd) Run(ctx context.Context, out output) (err error) {
 	}
 	if status, err := server.Status(); err == nil {
 		var b strings.Builder
-		programText(&b, status.Card.Programs)
+		programText(&b, &status.Card)
 		fmt.Fprint(out.stderr, b.String())
 	}
 	if err == nil && r.Exit != 0 {

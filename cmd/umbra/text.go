@@ -131,11 +131,7 @@ func statusText(b *strings.Builder, s *api.Status) {
 			fmt.Fprintf(b, "no scheduler: work is given to the card as it comes; for fair shares %s\n", config.WithScheduler)
 		}
 	}
-	if c.Interpreted != "" {
-		fmt.Fprintf(b, "programs: interpreted, which is slower: %s\n", c.Interpreted)
-	} else {
-		programText(b, c.Programs)
-	}
+	programText(b, c)
 	gpuTable(b, s.GPUs, false)
 	words := statusWords
 	t := newTable(b, "Card time, by "+c.Policy+"; umbra sched show has more", "name\tweight\tcap\tpriority\tbusy\twaited\trequests\theld\trunaways")
@@ -157,9 +153,14 @@ func statusText(b *strings.Builder, s *api.Status) {
 	}
 }
 
-// programText says how much of the guests' programs ran as machine code.
-func programText(b *strings.Builder, p *api.ProgramCounts) {
-	if p == nil {
+// programText says how much of the guests' programs ran as machine code, or why none does.
+func programText(b *strings.Builder, c *api.Card) {
+	p := c.Programs
+	switch {
+	case c.Interpreted != "":
+		fmt.Fprintf(b, "programs: interpreted, which is slower: %s\n", c.Interpreted)
+		return
+	case p == nil:
 		return
 	}
 	if p.Compiled == 0 && p.Native == 0 && p.Refused == 0 && p.Lost == 0 {

@@ -101,7 +101,7 @@ type Card struct {
 
 	alarm gf100.Alarm
 
-	halting int       // Reset or Rebuild waits for the engines
+	halting int       // Reset waits for the engines
 	resting bool      // no BAR was accessed since a host was attached
 	host    card.Host // nil while none is attached; only a host can wake the card
 	closing bool

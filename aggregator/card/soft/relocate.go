@@ -180,5 +180,11 @@ func (v *vram) note(addr, n uint64, at backing) {
 		last++
 		now = append(now, v.pieces[last])
 	}
-	v.pieces = slices.Replace(v.pieces, first, last+1, slices.CompactFunc(now, func(p, before piece) bool { return before.after(p.addr-before.addr) == p.backing })...)
+	merged := now[:1]
+	for _, p := range now[1:] {
+		if before := merged[len(merged)-1]; before.after(p.addr-before.addr) != p.backing {
+			merged = append(merged, p)
+		}
+	}
+	v.pieces = slices.Replace(v.pieces, first, last+1, merged...)
 }

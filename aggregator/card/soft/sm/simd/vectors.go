@@ -10,8 +10,6 @@ func init() {
 	}
 }
 
-// Vectors of AVX-512 were tried. Some instructions took a sixth less, others as much more: most of an
-// instruction's time goes into finding it.
 type (
 	vec256  = archsimd.Uint32x8
 	mask256 = archsimd.Mask32x8
