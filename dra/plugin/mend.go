@@ -12,17 +12,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/dynamic-resource-allocation/resourceslice"
-
-	"github.com/umbra-gpu/umbra/cmd/api"
 )
 
-// patience is how long a server may take. Meanwhile nothing else is prepared.
-const patience = 10 * time.Second
+// patience is how long a server may take for an answer. Meanwhile nothing else is prepared.
+const patience = 2 * time.Second
 
-// Sweep removes what no claim of the list owns. Nothing may be prepared before it ends.
+// Sweep removes what no claim of the list owns. Nothing may be prepared before it ends. Its error says what is left: the
+// GPUs of cards that do not answer.
 func (p *Plugin) Sweep(ctx context.Context, claims []resourceapi.ResourceClaim) error {
-	ctx, stop := context.WithTimeout(ctx, patience)
-	defer stop()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	owned := sets.New[types.UID]("")
@@ -38,22 +35,17 @@ func (p *Plugin) Sweep(ctx context.Context, claims []resourceapi.ResourceClaim) 
 	}
 	found := sets.New[types.UID]()
 	paths, err := p.paths("*")
-	if err != nil {
-		return err
-	}
+	errs := []error{err}
 	for _, path := range paths {
 		found.Insert(owner(filepath.Base(path)))
 	}
 	for card := range p.Cards {
 		gpus, err := p.gpus(ctx, card)
-		if err != nil {
-			return err
-		}
+		errs = append(errs, err)
 		for _, g := range gpus {
 			found.Insert(owner(g.Name))
 		}
 	}
-	var errs []error
 	for uid := range found.Difference(owned) {
 		errs = append(errs, p.unprepare(ctx, uid))
 	}
@@ -64,8 +56,6 @@ func (p *Plugin) Sweep(ctx context.Context, claims []resourceapi.ResourceClaim) 
 // only with the next pod, and this one's containers may restart. It returns the node's resources if they changed, else nil;
 // also nil while a claim's file cannot be read.
 func (p *Plugin) Mend(ctx context.Context) (*resourceslice.DriverResources, error) {
-	ctx, stop := context.WithTimeout(ctx, patience)
-	defer stop()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	gpus, unread := p.prepared()
@@ -76,7 +66,7 @@ func (p *Plugin) Mend(ctx context.Context) (*resourceslice.DriverResources, erro
 	}
 	devices := maps.Clone(p.devices)
 	for card := range p.Cards {
-		s, err := api.NewClient(p.Cards[card]).Status(ctx)
+		s, err := p.status(ctx, card)
 		if err != nil { // the card stays, and what is prepared there fails until its server is back
 			errs = append(errs, err)
 			continue

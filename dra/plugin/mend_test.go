@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"context"
 	"encoding/json"
 	"net"
 	"net/http"
@@ -51,4 +52,34 @@ func TestMendBrokenFile(t *testing.T) {
 	changed, err = p.Mend(t.Context())
 	require.NoError(t, err)
 	require.Len(t, changed.Pools["n"].Slices[0].Devices, 1)
+}
+
+// TestSilentCard: a server that does not answer keeps nobody from another card's GPUs.
+func TestSilentCard(t *testing.T) {
+	dir := t.TempDir()
+	cards := map[string]string{"card": filepath.Join(dir, "card.sock"), "silent": filepath.Join(dir, "silent.sock")}
+	silent, err := net.Listen("unix", cards["silent"]) // accepts, and says nothing
+	require.NoError(t, err)
+	defer silent.Close()
+	l, err := net.Listen("unix", cards["card"])
+	require.NoError(t, err)
+	const uid = types.UID("00000000-0000-0000-0000-000000000001")
+	name := "dra-" + string(uid) + "-0"
+	removed := false
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		removed = removed || r.Method == http.MethodDelete
+		_ = json.NewEncoder(w).Encode(api.Status{Card: api.Card{Kind: "soft", VRAMFree: 1 << 30, ChannelsFree: cardChannels}, GPUs: []api.GPU{{Name: name}}})
+	})}
+	go func() { _ = server.Serve(l) }()
+	t.Cleanup(func() { server.Close() })
+
+	p := New(Config{Node: "n", Cards: cards, Chip: "gf100", Sockets: dir, CDI: dir}, nil)
+	require.NoError(t, p.writeCDI(uid, []gpu{{Name: name, Card: "card", Socket: filepath.Join(dir, name, "gpu.sock"), Channels: 4}}))
+	changed, err := p.Mend(t.Context())
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.Len(t, changed.Pools["n"].Slices[0].Devices, 1, "the other card's is published")
+	require.NoError(t, p.unprepare(t.Context(), uid))
+	require.True(t, removed)
+	require.NoFileExists(t, p.cdiPath(string(uid)))
+	require.ErrorIs(t, p.Sweep(t.Context(), nil), context.DeadlineExceeded)
 }

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 
 	resourceapi "k8s.io/api/resource/v1"
@@ -74,7 +76,16 @@ func (p *Plugin) unprepare(ctx context.Context, claim types.UID) error {
 	if owner("dra-"+string(claim)+"-") != claim {
 		return nil // nothing was prepared for what is no UID
 	}
-	for card := range p.Cards {
+	cards := slices.Collect(maps.Keys(p.Cards))
+	if prepared, err := preparedIn(p.cdiPath(string(claim))); err == nil { // servers of other cards may not answer
+		cards = nil
+		for _, g := range prepared {
+			if !slices.Contains(cards, g.Card) {
+				cards = append(cards, g.Card)
+			}
+		}
+	}
+	for _, card := range cards {
 		gpus, err := p.gpus(ctx, card)
 		if err != nil {
 			return err
@@ -108,11 +119,17 @@ func (p *Plugin) paths(claim string) (out []string, err error) {
 
 // gpus lists the GPUs of a card. One whose server ended has none: they end with it.
 func (p *Plugin) gpus(ctx context.Context, card string) ([]api.GPU, error) {
-	s, err := api.NewClient(p.Cards[card]).Status(ctx)
+	s, err := p.status(ctx, card)
 	if err != nil && !p.ended(ctx, card) {
 		return nil, fmt.Errorf("card %s: %w", card, err)
 	}
 	return s.GPUs, nil
+}
+
+func (p *Plugin) status(ctx context.Context, card string) (api.Status, error) {
+	ctx, stop := context.WithTimeout(ctx, patience)
+	defer stop()
+	return api.NewClient(p.Cards[card]).Status(ctx)
 }
 
 // ended says whether no server listens at the card's control socket.

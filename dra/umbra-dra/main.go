@@ -74,7 +74,7 @@ func (c *command) run(ctx context.Context) error {
 		return err
 	}
 	if err := p.Sweep(ctx, claims.Items); err != nil {
-		return fmt.Errorf("remove what no claim owns: %w", err)
+		klog.FromContext(ctx).Error(err, "Not everything is removed that no claim owns")
 	}
 	helper, err := kubeletplugin.Start(ctx, p, kubeletplugin.DriverName(plugin.Driver), kubeletplugin.NodeName(c.Node), kubeletplugin.KubeClient(kube),
 		kubeletplugin.PluginDataDirectoryPath(data), kubeletplugin.RegistrarDirectoryPath(filepath.Join(c.Kubelet, "plugins_registry")))

@@ -53,7 +53,7 @@ func benches(t *testing.T) chan bench {
 // Programs with divergence, loops, memory, atomics and barriers stay the same, wherever they are stopped. A third of
 // them stops at every back edge, where interp takes the block, and gives it back some instructions later.
 func TestRandomPrograms(t *testing.T) {
-	p, err := scale.ProgramsOf(2000, 20_000)
+	p, err := scale.ProgramsOf(1000, 20_000)
 	require.NoError(t, err)
 	free := benches(t)
 	var mu sync.Mutex
