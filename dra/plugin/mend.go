@@ -14,8 +14,11 @@ import (
 	"k8s.io/dynamic-resource-allocation/resourceslice"
 )
 
-// patience is how long a server may take for an answer. Meanwhile nothing else is prepared.
-const patience = 2 * time.Second
+// How long a server may take to answer, and to add or remove a GPU. Meanwhile nothing else is prepared.
+const (
+	patience       = 2 * time.Second
+	changePatience = 10 * time.Second
+)
 
 // Sweep removes what no claim of the list owns. Nothing may be prepared before it ends. Its error says what is left: the
 // GPUs of cards that do not answer.

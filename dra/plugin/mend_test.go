@@ -74,7 +74,10 @@ func TestSilentCard(t *testing.T) {
 	t.Cleanup(func() { server.Close() })
 
 	p := New(Config{Node: "n", Cards: cards, Chip: "gf100", Sockets: dir, CDI: dir}, nil)
-	require.NoError(t, p.writeCDI(uid, []gpu{{Name: name, Card: "card", Socket: filepath.Join(dir, name, "gpu.sock"), Channels: 4}}))
+	require.NoError(t, p.writeCDI(uid, []gpu{
+		{Name: name, Card: "card", Socket: filepath.Join(dir, name, "gpu.sock"), Channels: 4},
+		{Name: name + "1", Card: "no more", Socket: filepath.Join(dir, name+"1", "gpu.sock"), Channels: 4},
+	}))
 	changed, err := p.Mend(t.Context())
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.Len(t, changed.Pools["n"].Slices[0].Devices, 1, "the other card's is published")

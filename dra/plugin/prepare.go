@@ -41,6 +41,8 @@ func (p *Plugin) prepare(ctx context.Context, claim *resourceapi.ResourceClaim) 
 
 // add adds a GPU to its card, unless it is there.
 func (p *Plugin) add(ctx context.Context, g *gpu) error {
+	ctx, stop := context.WithTimeout(ctx, changePatience)
+	defer stop()
 	// The folder is root's: a server that was taken over cannot put a link in its place, which a container would
 	// mount. It has the group of the folder of all, which keeps users of the host out: in containers anybody may connect.
 	folder := filepath.Dir(g.Socket)
@@ -80,7 +82,7 @@ func (p *Plugin) unprepare(ctx context.Context, claim types.UID) error {
 	if prepared, err := preparedIn(p.cdiPath(string(claim))); err == nil { // servers of other cards may not answer
 		cards = nil
 		for _, g := range prepared {
-			if !slices.Contains(cards, g.Card) {
+			if _, known := p.Cards[g.Card]; known && !slices.Contains(cards, g.Card) {
 				cards = append(cards, g.Card)
 			}
 		}
@@ -95,8 +97,7 @@ func (p *Plugin) unprepare(ctx context.Context, claim types.UID) error {
 				continue
 			}
 			// The kubelet has seen the machine's end, the server perhaps not yet.
-			_, err := api.NewClient(p.Cards[card]).Remove(ctx, g.Name, true)
-			if err != nil && !hasCode(err, http.StatusNotFound) && !p.ended(ctx, card) {
+			if err := p.remove(ctx, card, g.Name); err != nil && !hasCode(err, http.StatusNotFound) && !p.ended(ctx, card) {
 				return fmt.Errorf("card %s: %w", card, err)
 			}
 		}
@@ -124,6 +125,13 @@ func (p *Plugin) gpus(ctx context.Context, card string) ([]api.GPU, error) {
 		return nil, fmt.Errorf("card %s: %w", card, err)
 	}
 	return s.GPUs, nil
+}
+
+func (p *Plugin) remove(ctx context.Context, card, gpu string) error {
+	ctx, stop := context.WithTimeout(ctx, changePatience)
+	defer stop()
+	_, err := api.NewClient(p.Cards[card]).Remove(ctx, gpu, true)
+	return err
 }
 
 func (p *Plugin) status(ctx context.Context, card string) (api.Status, error) {
