@@ -208,6 +208,8 @@ func recordProgram(t *testing.T) (file []byte, counted api.GPUReport) {
 	s, socket := start(t, scheduled)
 	var b bytes.Buffer
 	end := begin(t, s, api.TraceRequest{GPU: "a", Pushbuffers: true}, &b)
+	_, err := s.Show("a")
+	require.NoError(t, err)
 	var refused *api.Error
 	require.ErrorAs(t, s.Trace(t.Context(), api.TraceRequest{}, io.Discard), &refused)
 	require.Equal(t, "GPU a is being recorded; end that recording first", refused.Message)

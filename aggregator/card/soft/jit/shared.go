@@ -7,13 +7,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/engine"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/compile/state"
 )
 
 // Slots is how many blocks are under way at a time at most, and slotBytes the memory for each. Larger blocks stay in
 // the server.
 const (
-	Slots     = 8
+	Slots     = engine.MaxProcessors
 	slotBytes = 1 << 20
 	slotsAt   = 4096
 	sharedLen = slotsAt + Slots*slotBytes
