@@ -35,19 +35,13 @@ type bench struct {
 	pages    *Pages
 }
 
-// benches makes one for each processor.
-func benches(t *testing.T) chan bench {
-	n := runtime.GOMAXPROCS(0)
-	all := make(chan bench, n)
-	for range n {
-		c := jittest.Compiler(t)
-		sharedParts(t, c)
-		pages, err := NewPages()
-		require.NoError(t, err)
-		t.Cleanup(func() { require.NoError(t, pages.Close()) })
-		all <- bench{c, pages}
-	}
-	return all
+func newBench(t *testing.T) bench {
+	c := jittest.Compiler(t)
+	sharedParts(t, c)
+	pages, err := NewPages()
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, pages.Close()) })
+	return bench{c, pages}
 }
 
 // Programs with divergence, loops, memory, atomics and barriers stay the same, wherever they are stopped. A third of
@@ -55,24 +49,33 @@ func benches(t *testing.T) chan bench {
 func TestRandomPrograms(t *testing.T) {
 	p, err := scale.ProgramsOf(1000, 20_000)
 	require.NoError(t, err)
-	free := benches(t)
-	var mu sync.Mutex
 	var all totals
-	const batch = 100 // programs whose memory is given back at once
-	end := p.First + p.Count
+	var mu sync.Mutex
+	next, end := p.First, p.First+p.Count
+	// A batch gives its memory back at its end. It is no parallel test: a test keeps those, with all that they refer to, to its own end.
+	const size = 100
+	take := func() (first int) {
+		mu.Lock()
+		defer mu.Unlock()
+		first, next = next, next+size
+		return first
+	}
 	t.Run("all", func(t *testing.T) {
-		for first := p.First; first < end; first += batch {
-			t.Run(fmt.Sprintf("seed=%d,first=%d", p.Seed, first), func(b *testing.T) {
-				b.Parallel()
-				with := <-free
-				defer func() { free <- with }()
-				var sum totals
-				for n := first; n < min(first+batch, end) && !p.Over() && !t.Failed(); n++ {
-					sum.run(b, with, &p, n)
+		for range runtime.GOMAXPROCS(0) {
+			with := newBench(t)
+			t.Run("", func(t *testing.T) {
+				t.Parallel()
+				for first := take(); first < end && !p.Over() && !t.Failed(); first = take() {
+					var sum totals
+					t.Run(fmt.Sprintf("seed=%d,first=%d", p.Seed, first), func(t *testing.T) {
+						for n := first; n < min(first+size, end) && !p.Over(); n++ {
+							sum.run(t, with, &p, n)
+						}
+					})
+					mu.Lock()
+					all.add(sum)
+					mu.Unlock()
 				}
-				mu.Lock()
-				defer mu.Unlock()
-				all.add(sum)
 			})
 		}
 	})
