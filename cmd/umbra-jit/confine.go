@@ -40,7 +40,8 @@ func confine(library, dir string) error {
 func forbid() (missing string, listener *os.File, err error) {
 	f := sandbox.NewFilter(sandbox.Refuse)
 	f.Runtime()
-	f.Allow(unix.SYS_BRK, unix.SYS_SETPRIORITY)
+	f.Allow(unix.SYS_BRK, unix.SYS_SETPRIORITY, unix.SYS_GETCPU)
+	f.Argument(unix.SYS_SCHED_SETAFFINITY, 0, func(f *sandbox.Filter) { f.Equal(0, sandbox.Allow) }) // of this thread
 	f.Except(unix.SYS_READ, 0, jit.CardFD)
 	f.Except(unix.SYS_WRITE, 0, jit.CardFD)
 	f.Argument(unix.SYS_FCNTL, 1, func(f *sandbox.Filter) {

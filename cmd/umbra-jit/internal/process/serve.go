@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -29,6 +28,7 @@ type server struct {
 	bound  jit.Bound
 	code   *program
 	slots  []slot
+	crew   *crew
 
 	stuck atomic.Int64 // a slot, or noSlot
 }
@@ -47,7 +47,7 @@ type slot struct {
 
 // Serve serves until the server is gone. It has said Hello.
 func Serve(conn *jit.Conn, p *Programs) error {
-	s := &server{conn: conn, programs: p}
+	s := &server{conn: conn, programs: p, crew: newCrew()}
 	var m jit.Message
 	f, err := conn.Receive(&m)
 	if err != nil {
@@ -184,6 +184,7 @@ func (s *server) ready(n int) (err error) {
 func (s *server) step(answer *jit.Message, limit time.Duration) {
 	work := &s.shared.Work
 	s.stuck.Store(noSlot)
+	s.crew.begin(0)
 	s.shared.Began.Store(1)
 	end := time.Now().Add(limit)
 	compiled, interpreted := s.ran()
@@ -205,14 +206,13 @@ func (s *server) begun() bool {
 
 // together runs blocks in all slots.
 func (s *server) together(work *state.Work, end time.Time) {
-	var all sync.WaitGroup
 	for i := 1; i < len(s.slots); i++ {
 		if s.ready(i) == nil { // else its block waits for the server
-			all.Go(func() { s.slot(i, work, end, false) })
+			s.crew.start(i, func() { s.slot(i, work, end, false) })
 		}
 	}
 	s.slot(0, work, end, false)
-	all.Wait()
+	s.crew.finish()
 }
 
 // ran counts the warp instructions of the launch so far.
@@ -243,6 +243,7 @@ func (s *server) slot(n int, work *state.Work, end time.Time, once bool) (more b
 		case compile.Budget:
 			before := now
 			if now = time.Now(); now.After(end) {
+				s.stop() // others need not come to the end of their grain
 				return false
 			}
 			o.grain = o.next(now.Sub(before))
