@@ -148,8 +148,8 @@ func (p *Programs) drop() {
 	p.size = 0
 }
 
-// compileAll compiles, with less right to a processor than what runs. A guest that has used up a burst of time, with programs
-// that are large or always new, gets a part of a processor only: nobody charges it for that time.
+// compileAll compiles, with less right to a processor than what runs. A guest that has used up a burst of a processor's time, with
+// programs that are large or always new, gets a part of a processor only: nobody charges it for that time.
 func (p *Programs) compileAll() {
 	const (
 		nice  = 2
@@ -160,15 +160,15 @@ func (p *Programs) compileAll() {
 	_ = unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), nice) // else it takes as long, and others wait
 	debt, last := time.Duration(0), time.Now()
 	for do := range p.work {
-		start := time.Now()
-		debt = max(0, debt-start.Sub(last)/part)
+		debt = max(0, debt-time.Since(last)/part)
 		if debt > burst {
 			time.Sleep((debt - burst) * part)
-			debt, start = burst, time.Now()
+			debt = burst
 		}
+		before := threadTime(unix.Gettid())
 		do()
 		last = time.Now()
-		debt += last.Sub(start)
+		debt += threadTime(unix.Gettid()) - before
 	}
 }
 
