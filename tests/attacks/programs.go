@@ -18,20 +18,21 @@ const (
 	codeBytes = 64 << 10
 )
 
-// programs are what a guest launches in many blocks. Each is measured with a compiler and without.
+// programs are what a guest launches in many blocks.
 var programs = []struct {
 	name, about string
 	text        func(n uint32) string // of launch n
 	fresh       bool                  // each launch has another text
+	compiles    bool                  // it is measured with a compiler, too; others are over or refused before that
 }{
-	{"endless", "that does not end", func(uint32) string { return "bra 0x0" }, false},
-	{"divergence", "that divides its lanes twelve times, for ever", divergence, false},
+	{"endless", "that does not end", func(uint32) string { return "bra 0x0" }, false, true},
+	{"divergence", "that divides its lanes twelve times, for ever", divergence, false, true},
 	{"wild", "that loads from addresses without memory", func(uint32) string {
 		return "mov b32 $r4 $tidx\nmul $r5 u32 $r4 u32 0x1234567\nand b32 $r5 $r5 0xff\nld b32 $r0 ca g[$r4d]\nexit"
-	}, false},
-	{"self-modifying", "that changes its own code, for ever", selfModifying, false},
-	{"large", "of 64 KiB", large, false},
-	{"pathological", "of which LLVM makes much of little, another one for each launch", pathological, true},
+	}, false, false},
+	{"self-modifying", "that changes its own code, for ever", selfModifying, false, true},
+	{"large", "of 64 KiB", large, false, false},
+	{"pathological", "of which LLVM makes much of little, another one for each launch", pathological, true, true},
 }
 
 // compiled ends the names of attacks on a server with a compiler.
@@ -42,8 +43,10 @@ func programAttacks() (out []attack) {
 	for _, p := range programs {
 		run := func(socket string, ready func()) { launchForEver(socket, p.text, p.fresh, ready) }
 		about := "a guest runs a program " + p.about
-		out = append(out, attack{name: p.name + "-program", about: about, beside: peaceful, run: run},
-			attack{name: p.name + compiled, about: about + ", as machine code", beside: peaceful, run: run})
+		out = append(out, attack{name: p.name + "-program", about: about, beside: peaceful, run: run})
+		if p.compiles {
+			out = append(out, attack{name: p.name + compiled, about: about + ", as machine code", beside: peaceful, run: run})
+		}
 	}
 	return out
 }
