@@ -65,7 +65,12 @@ func TestPrograms(t *testing.T) {
 		host := newTestHost(t, ctx, (*fetch.Cache).Mesa, version)
 		for _, file := range files {
 			name := strings.TrimSuffix(filepath.Base(file), ".c")
-			t.Run(name+" with Mesa "+version, func(t *testing.T) { runOurs(t, ctx, host, file, name, version == "25") })
+			t.Run(name+" with Mesa "+version, func(t *testing.T) {
+				if name == "blur" && version == "26" {
+					t.Skip("OpenCL of Mesa 26 offers no format of images on the card: error -10 of clCreateImage")
+				}
+				runOurs(t, ctx, host, file, name, version == "25")
+			})
 		}
 	}
 }
@@ -89,8 +94,8 @@ func runOurs(t *testing.T, ctx context.Context, host *Host, file, name string, c
 	}
 	launches := 0
 	r, err := run(OurCard, Config{Launched: func(*sm.Launch) { launches++ }})
-	require.Equal(t, name != "copies", launches > 0)
 	require.NoError(t, err, "%s", &output)
+	require.Equal(t, name != "copies", launches > 0)
 	require.NoError(t, Replay(machine(t, Config{}), r))
 }
 
