@@ -159,13 +159,13 @@ func (c *Config) setDefaults() error {
 	case memory > DefaultMemory && c.Memory < memory:
 		return fmt.Errorf("lab: Memory is %d MiB; a guest with Mesa or firmware as asked for needs %d or more", c.Memory, memory)
 	case c.Chip == ChipGH100 && c.Mesa != "" && c.Mesa != mesaGH100 && !fetch.IsPath(c.Mesa):
-		return fmt.Errorf("lab: Mesa %s has no driver for a GH100: take -mesa %s", c.Mesa, mesaGH100)
+		return fmt.Errorf("lab: Mesa %s has no driver for a GH100: take --mesa %s", c.Mesa, mesaGH100)
 	case c.Chip == ChipGH100 && c.Tools:
-		return errors.New("lab: tools use OpenCL, which Mesa does not have for a GH100: leave -tools out")
+		return errors.New("lab: tools use OpenCL, which Mesa does not have for a GH100: leave --tools out")
 	case c.Mesa == "" && len(c.Programs) > 0:
-		return errors.New("lab: programs are compiled against Mesa: add -mesa 25 or -mesa 26")
+		return errors.New("lab: programs are compiled against Mesa: add --mesa 25 or --mesa 26")
 	case c.Mesa == "" && c.Tools:
-		return errors.New("lab: tools come with Mesa: add -mesa 25 or -mesa 26")
+		return errors.New("lab: tools come with Mesa: add --mesa 25 or --mesa 26")
 	case c.Modules != "" && !fetch.IsPath(c.Kernel):
 		return fmt.Errorf("lab: Modules %s are of a kernel of your own: give its bzImage with --kernel, with a slash in its name", c.Modules)
 	case c.CPUs < 1:
@@ -258,7 +258,7 @@ func (a *Assets) addFirmware(ctx context.Context, cache *fetch.Cache, chip strin
 		return fmt.Errorf("lab: %w", err)
 	}
 	if len(names) == 0 {
-		return fmt.Errorf("lab: Linux %s has no driver for a %s; %s have one: take -kernel %s",
+		return fmt.Errorf("lab: Linux %s has no driver for a %s; %s have one: take --kernel %s",
 			a.Kernel.Release, chip, strings.Join(KernelsGH100, ", "), kernelGH100)
 	}
 	f, err := cache.Firmware(ctx)
@@ -277,7 +277,7 @@ func (a *Assets) build(ctx context.Context, cfg Config) error {
 		return err
 	}
 	a.Image, err = image.Build(ctx, filepath.Join(dir, "images"), image.Content{
-		Kernel: a.Kernel, Mesa: a.Mesa, Programs: cfg.Programs, Only: cfg.Only, Firmware: a.firmware, FirmwareFiles: a.firmwareFiles,
+		Kernel: a.Kernel, Mesa: a.Mesa, Programs: cfg.Programs, Only: cfg.Only, Firmware: a.firmware, FirmwareFiles: a.firmwareFiles, Progress: cfg.Progress,
 	})
 	return err
 }
