@@ -33,7 +33,7 @@ func TestMendBrokenFile(t *testing.T) {
 			_, _ = w.Write([]byte("{}"))
 			return
 		}
-		_ = json.NewEncoder(w).Encode(api.Status{Card: api.Card{Kind: "soft", VRAMFree: 1 << 30, ChannelsFree: cardChannels}})
+		_ = json.NewEncoder(w).Encode(api.Status{Card: api.Card{Kind: "soft", VRAMFree: 1 << 30, ChannelsFree: 128}})
 	})}
 	go func() { _ = server.Serve(l) }()
 	t.Cleanup(func() { server.Close() })
@@ -70,7 +70,7 @@ func TestSilentCard(t *testing.T) {
 	removed := false
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		removed = removed || r.Method == http.MethodDelete
-		_ = json.NewEncoder(w).Encode(api.Status{Card: api.Card{Kind: "soft", VRAMFree: 1 << 30, ChannelsFree: cardChannels}, GPUs: []api.GPU{{Name: name}}})
+		_ = json.NewEncoder(w).Encode(api.Status{Card: api.Card{Kind: "soft", VRAMFree: 1 << 30, ChannelsFree: 128}, GPUs: []api.GPU{{Name: name}}})
 	})}
 	go func() { _ = server.Serve(l) }()
 	t.Cleanup(func() { server.Close() })
