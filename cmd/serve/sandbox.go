@@ -203,6 +203,9 @@ func (s *Server) permitted(where, path string) error {
 		return nil
 	}
 	folder, err := real(filepath.Dir(path))
+	if target, linked := filepath.EvalSymlinks(path); linked == nil { // the kernel judges where a link leads
+		folder, err = real(filepath.Dir(target))
+	}
 	if err != nil {
 		return &config.Error{Where: where, Value: path, Reason: err.Error()}
 	}
