@@ -63,7 +63,7 @@ type Card struct {
 	Interrupts   uint64         `json:"interrupts" help:"Interrupts that the card raised."`
 	Faults       CardFaults     `json:"faults" metric:"faults"`
 	Programs     *ProgramCounts `json:"programs,omitempty" metric:"programs"` // of guests that run as machine code; absent without umbra-jit
-	Interpreted  string         `json:"interpreted,omitempty" help:"Gauge. Whether guests' programs run interpreted, which is slower, because something is missing that the status names."`
+	Interpreted  string         `json:"interpreted,omitempty" help:"Gauge. Whether guests' programs run interpreted, which is slower, because umbra-jit is missing or cannot serve; the status says why."`
 	Policy       string         `json:"policy,omitempty"` // how GPUs share the card's time: the scheduler's policy, or slices if the card does it itself, by weight; absent without either
 	Ledger       *LedgerNode    `json:"ledger,omitempty"` // card time by guest and, with a scheduler, by group and channel; absent without a policy
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"path"
 
-	"github.com/umbra-gpu/umbra/cmd/config"
 	"github.com/umbra-gpu/umbra/cmd/lab"
 	"github.com/umbra-gpu/umbra/cmd/lab/image"
 )
@@ -72,14 +71,9 @@ func (r *run) life(ctx context.Context, kernel string, s *setup, out *record) (e
 	if kernel == "6.1" { // its nouveau misses fences on more than one
 		cfg.CPUs = 1
 	}
+	known := ""
 	if r.asked(openCL.name) {
-		status, err := server.running.Status()
-		if err != nil {
-			return err
-		}
-		if why := status.Card.Interpreted; why != "" && s.compiler != config.CompilerOff {
-			r.say("programs run interpreted on %s: %s", s.name, why)
-		}
+		known = r.sayInterpreted(server, "")
 		cfg.Mesa = mesa
 		var names []string
 		for _, p := range programs {
@@ -111,8 +105,21 @@ func (r *run) life(ctx context.Context, kernel string, s *setup, out *record) (e
 		if err := caught(func() { s.inMachine(l) }); err != nil {
 			return fmt.Errorf("%s: %w\n%s", s.name, err, vm.Diagnosis())
 		}
+		if s.name == openCL.name {
+			r.sayInterpreted(server, known)
+		}
 	}
 	return nil
+}
+
+// sayInterpreted says why programs do not run as machine code, as far as the server knows, unless that is known.
+func (r *run) sayInterpreted(s *server, known string) string {
+	status, err := s.running.Status()
+	why := status.Card.Interpreted
+	if err == nil && why != known {
+		r.say("programs run interpreted on %s: %s", s.setup.name, why)
+	}
+	return why
 }
 
 // measure measures one case of the current step.

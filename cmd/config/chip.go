@@ -22,6 +22,12 @@ var memories = map[string]memory{
 	"gh100": {most: 60 << 10 * mib, unit: 4 << 10 * mib, why: "its driver saves the rest of 4GiB in the guest's RAM at each suspend and power-off", reserved: gsp.Reserved},
 }
 
+// VRAMOf says what memory a GPU of a chip may have: from least to most, a multiple of unit.
+func VRAMOf(chip string) (least, most, unit Size) {
+	m := memories[chip]
+	return max(leastGPU, m.unit), m.most, m.unit
+}
+
 // Memory is the card's memory that a GPU takes, without page tables: vram, which is what its driver gets,
 // and what the chip reserves.
 func (g *GPU) Memory() Size { return g.VRAM + memories[g.Chip].reserved }

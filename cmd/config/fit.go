@@ -16,8 +16,8 @@ const (
 	reserved Size = aggregator.Overhead
 	// leastGPU is the least memory of a GPU, as the tag of Share has it.
 	leastGPU = 64 * mib
-	// mostChannels is the largest share of the channels that a GPU gets unasked.
-	mostChannels = 32
+	// MostChannels is the largest share of the channels that a GPU gets unasked.
+	MostChannels = 32
 )
 
 // Fit checks that completed GPUs fit on the card together; whether into its memory, once Card.VRAM has that. It gives channels to GPUs that do
@@ -156,7 +156,7 @@ func fitChannels(gpus []GPU) error {
 			unsaid = append(unsaid, g)
 			continue
 		case g.Channels == 0:
-			g.Channels = max(g.Guaranteed, mostChannels)
+			g.Channels = max(g.Guaranteed, MostChannels)
 		case g.Guaranteed == 0:
 			key, g.Guaranteed = "channels", g.Channels
 		}
@@ -166,7 +166,7 @@ func fitChannels(gpus []GPU) error {
 		left -= g.Guaranteed
 	}
 	for i, g := range unsaid {
-		g.Channels = min(left/(len(unsaid)-i), mostChannels)
+		g.Channels = min(left/(len(unsaid)-i), MostChannels)
 		if g.Channels == 0 {
 			return &Error{Where: g.Where("channels"), Reason: fmt.Sprintf("the other GPUs have all of the card's %d channels; %s", gf100.Channels, advice)}
 		}

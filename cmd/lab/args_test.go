@@ -93,15 +93,15 @@ func TestByHand(t *testing.T) {
 
 func TestConfigRefused(t *testing.T) {
 	for want, cfg := range map[string]Config{
-		"64 MiB":   {Memory: 64},
-		"-1":       {CPUs: -1},
-		`"hvf"`:    {Accel: "hvf"},
-		`"gb100"`:  {Chip: "gb100"},
-		"1536":     {Chip: ChipGH100, Memory: 1024},
-		"2048":     {Chip: ChipGH100, Mesa: "26", Memory: 1536},
-		"-mesa 26": {Chip: ChipGH100, Mesa: "25"},
-		"-tools":   {Chip: ChipGH100, Mesa: "26", Tools: true},
-		"no.sock":  {Sockets: []string{"/nowhere/no.sock"}},
+		"64 MiB":    {Memory: 64},
+		"-1":        {CPUs: -1},
+		`"hvf"`:     {Accel: "hvf"},
+		`"gb100"`:   {Chip: "gb100"},
+		"1536":      {Chip: ChipGH100, Memory: 1024},
+		"2048":      {Chip: ChipGH100, Mesa: "26", Memory: 1536},
+		"--mesa 26": {Chip: ChipGH100, Mesa: "25"},
+		"--tools":   {Chip: ChipGH100, Mesa: "26", Tools: true},
+		"no.sock":   {Sockets: []string{"/nowhere/no.sock"}},
 	} {
 		_, err := Start(t.Context(), cfg)
 		require.ErrorContains(t, err, want)

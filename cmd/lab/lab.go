@@ -29,13 +29,10 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/umbra-gpu/umbra/cmd/lab/fetch"
-	"github.com/umbra-gpu/umbra/cmd/lab/image"
 )
 
 // The accelerators.
@@ -159,13 +156,13 @@ func (c *Config) setDefaults() error {
 	case memory > DefaultMemory && c.Memory < memory:
 		return fmt.Errorf("lab: Memory is %d MiB; a guest with Mesa or firmware as asked for needs %d or more", c.Memory, memory)
 	case c.Chip == ChipGH100 && c.Mesa != "" && c.Mesa != mesaGH100 && !fetch.IsPath(c.Mesa):
-		return fmt.Errorf("lab: Mesa %s has no driver for a GH100: take -mesa %s", c.Mesa, mesaGH100)
+		return fmt.Errorf("lab: Mesa %s has no driver for a GH100: take --mesa %s", c.Mesa, mesaGH100)
 	case c.Chip == ChipGH100 && c.Tools:
-		return errors.New("lab: tools use OpenCL, which Mesa does not have for a GH100: leave -tools out")
+		return errors.New("lab: tools use OpenCL, which Mesa does not have for a GH100: leave --tools out")
 	case c.Mesa == "" && len(c.Programs) > 0:
-		return errors.New("lab: programs are compiled against Mesa: add -mesa 25 or -mesa 26")
+		return errors.New("lab: programs are compiled against Mesa: add --mesa 25 or --mesa 26")
 	case c.Mesa == "" && c.Tools:
-		return errors.New("lab: tools come with Mesa: add -mesa 25 or -mesa 26")
+		return errors.New("lab: tools come with Mesa: add --mesa 25 or --mesa 26")
 	case c.Modules != "" && !fetch.IsPath(c.Kernel):
 		return fmt.Errorf("lab: Modules %s are of a kernel of your own: give its bzImage with --kernel, with a slash in its name", c.Modules)
 	case c.CPUs < 1:
@@ -174,112 +171,6 @@ func (c *Config) setDefaults() error {
 		return fmt.Errorf("lab: Accel is %q; %q, %q or nothing (the one that works) are possible", c.Accel, AccelKVM, AccelTCG)
 	}
 	return nil
-}
-
-// Assets are the things a machine is started from.
-type Assets struct {
-	QEMU   fetch.QEMU
-	Kernel fetch.Kernel
-	Mesa   *fetch.Mesa // nil for none
-	Image  string      // initramfs for Kernel
-
-	firmware      *fetch.Firmware // nil for none
-	firmwareFiles []string
-}
-
-// Ensure fetches what these machines need, and builds their images, so that starting one later does
-// not wait. Images with Mesa are built with their programs, at the start of a machine.
-func Ensure(ctx context.Context, progress io.Writer, machines ...Config) ([]Assets, error) {
-	var out []Assets
-	for _, cfg := range machines {
-		cfg.Progress = progress
-		if err := cfg.setDefaults(); err != nil {
-			return out, err
-		}
-		a, err := assets(ctx, cfg)
-		if err == nil && cfg.Mesa == "" && a.Image == "" {
-			err = a.build(ctx, Config{})
-		}
-		if err != nil {
-			return out, err
-		}
-		out = append(out, a)
-	}
-	return out, nil
-}
-
-func assets(ctx context.Context, cfg Config) (Assets, error) {
-	dir, err := fetch.DefaultDir()
-	if err != nil {
-		return Assets{}, err
-	}
-	cache := &fetch.Cache{Dir: dir, Progress: cfg.Progress}
-	var a Assets
-	if a.QEMU, err = cache.QEMU(ctx); err != nil {
-		return a, err
-	}
-	if fetch.IsPath(cfg.Kernel) {
-		a.Kernel, err = cache.OwnKernel(ctx, cfg.Kernel, cfg.Modules)
-	} else {
-		a.Kernel, err = cache.Kernel(ctx, cfg.Kernel)
-	}
-	if err != nil {
-		return a, err
-	}
-	if a.Image = cfg.Image; a.Image != "" {
-		return a, nil
-	}
-	if cfg.Chip != "" {
-		if err := a.addFirmware(ctx, cache, cfg.Chip); err != nil {
-			return a, err
-		}
-	}
-	if cfg.Mesa != "" {
-		get := cache.Mesa
-		switch {
-		case cfg.Chip == ChipGH100:
-			get = cache.Vulkan
-		case cfg.Tools:
-			get = cache.Tools
-		}
-		mesa, err := get(ctx, cfg.Mesa)
-		if err != nil {
-			return a, err
-		}
-		a.Mesa = &mesa
-	}
-	return a, nil
-}
-
-// addFirmware finds what the kernel's driver asks for.
-func (a *Assets) addFirmware(ctx context.Context, cache *fetch.Cache, chip string) error {
-	names, err := a.Kernel.Firmware(chip)
-	if err != nil {
-		return fmt.Errorf("lab: %w", err)
-	}
-	if len(names) == 0 {
-		return fmt.Errorf("lab: Linux %s has no driver for a %s; %s have one: take -kernel %s",
-			a.Kernel.Release, chip, strings.Join(KernelsGH100, ", "), kernelGH100)
-	}
-	f, err := cache.Firmware(ctx)
-	if err != nil {
-		return err
-	}
-	a.firmware = &f
-	a.firmwareFiles, err = f.Files(names)
-	return err
-}
-
-// build builds the image.
-func (a *Assets) build(ctx context.Context, cfg Config) error {
-	dir, err := fetch.DefaultDir()
-	if err != nil {
-		return err
-	}
-	a.Image, err = image.Build(ctx, filepath.Join(dir, "images"), image.Content{
-		Kernel: a.Kernel, Mesa: a.Mesa, Programs: cfg.Programs, Only: cfg.Only, Firmware: a.firmware, FirmwareFiles: a.firmwareFiles,
-	})
-	return err
 }
 
 // prepare completes a configuration, and finds or makes all that its machine is started from.

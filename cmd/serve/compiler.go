@@ -1,26 +1,19 @@
 package serve
 
 import (
-	"bytes"
 	"fmt"
 	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"time"
-
-	"golang.org/x/sys/cpu"
 
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/jit"
 	"github.com/umbra-gpu/umbra/cmd/api"
 	"github.com/umbra-gpu/umbra/cmd/config"
 )
 
-const (
-	compilerName = "umbra-jit"
-	loaderCache  = "/etc/ld.so.cache"
-)
+const compilerName = "umbra-jit"
 
 // compilerOf is what runs programs as machine code, nil if nothing does.
 func compilerOf(c *config.Config, log *slog.Logger) (*jit.Config, error) {
@@ -55,30 +48,16 @@ func compilerOf(c *config.Config, log *slog.Logger) (*jit.Config, error) {
 	return &jit.Config{Program: program, LLVM: library, Dependencies: dependencies, Log: warn}, nil
 }
 
-// missing says what machine code for guests' programs lacks here, and what helps; "" if nothing, or if nobody wants it.
-func missing(c *config.Config, has *jit.Config) string {
+// interpreted says why no program of a guest runs as machine code, and what helps. It is empty if nothing is known to prevent
+// machine code, and if nobody wants it. Whether umbra-jit can serve is known from the first program that is worth it.
+func interpreted(c *config.Config, s *jit.Stats) string {
 	switch {
-	case c.Card.Kind == config.Nvidia || c.Card.Compiler == config.CompilerOff:
+	case s != nil:
+		return s.NoStart()
+	case c.Card.Compiler == config.CompilerOff:
 		return ""
-	case has == nil:
-		return "there is no umbra-jit beside umbra or in $PATH; install it and libLLVM 19, or set card.compiler off"
-	case has.LLVM == "" && !systemHas(jit.SystemLibrary):
-		return "there is no libLLVM 19, " + jit.SystemLibrary + "; install it (Debian: libllvm19), or name its file in card.llvm"
-	case !cpu.X86.HasAVX2 || !cpu.X86.HasFMA:
-		return "this processor lacks AVX2 or FMA; set card.compiler off"
 	}
-	return ""
-}
-
-// systemHas reports whether the system's loader finds a library: its cache names it, or it is in a folder.
-func systemHas(library string) bool {
-	if cache, err := os.ReadFile(loaderCache); err == nil && bytes.Contains(cache, []byte(library+"\x00")) {
-		return true
-	}
-	return slices.ContainsFunc(append(filepath.SplitList(os.Getenv("LD_LIBRARY_PATH")), jit.SystemFolders...), func(dir string) bool {
-		_, err := os.Stat(filepath.Join(dir, library))
-		return err == nil
-	})
+	return "there is no umbra-jit beside umbra or in $PATH; install it and libLLVM 19, or set card.compiler off"
 }
 
 // FindCompiler returns the compiler beside this program or in $PATH, "" if there is none.

@@ -43,7 +43,8 @@ func (s *Server) card(endpoints []*Endpoint, ledger []sched.Entry) api.CardRepor
 	out := ReportCard(s.Card)
 	out.Kind, out.VRAM = s.Config.Card.Kind, uint64(s.Config.Card.VRAM)
 	if s.Card != nil {
-		out.Programs, out.Interpreted = programCounts(s.Card.Compiled()), s.missing
+		compiled := s.Card.Compiled()
+		out.Programs, out.Interpreted = programCounts(compiled), interpreted(s.Config, compiled)
 	}
 	if s.Shared == nil {
 		return out

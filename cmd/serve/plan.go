@@ -157,8 +157,8 @@ func (p *Plan) Start(from Sockets) (_ *Server, err error) {
 			err = errors.Join(err, s.Close())
 		}
 	}()
-	if s.missing = missing(p.config, p.card.Compile); s.missing != "" {
-		s.log.Info("programs of guests run interpreted, which is slower: " + s.missing)
+	if why := interpreted(p.config, nil); why != "" && p.nvidia == nil && p.card.Compile == nil {
+		s.log.Info("programs of guests run interpreted, which is slower: " + why)
 	}
 	if p.nvidia != nil {
 		s.Shared, err = p.shareNvidia()

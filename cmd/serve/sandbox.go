@@ -28,9 +28,10 @@ const (
 )
 
 // systemFiles are read by Go's runtime and library: the machine's size and limits, the local time, names of users and hosts.
+// The loader of the processes that the server starts reads ld.so.cache.
 var systemFiles = []string{
 	"/sys/fs/cgroup", "/sys/kernel/mm/transparent_hugepage", "/sys/devices/system/cpu",
-	"/etc/localtime", "/etc/passwd", "/etc/group", "/etc/nsswitch.conf", "/etc/hosts", "/etc/resolv.conf", loaderCache, "/dev/urandom",
+	"/etc/localtime", "/etc/passwd", "/etc/group", "/etc/nsswitch.conf", "/etc/hosts", "/etc/resolv.conf", "/etc/ld.so.cache", "/dev/urandom",
 }
 
 // Confine keeps the goroutine on its thread, and forbids that thread, and what it executes, all files that the server does
@@ -202,6 +203,9 @@ func (s *Server) permitted(where, path string) error {
 		return nil
 	}
 	folder, err := real(filepath.Dir(path))
+	if target, linked := filepath.EvalSymlinks(path); linked == nil { // the kernel judges where a link leads
+		folder, err = real(filepath.Dir(target))
+	}
 	if err != nil {
 		return &config.Error{Where: where, Value: path, Reason: err.Error()}
 	}

@@ -31,7 +31,6 @@ type Server struct {
 	stopLog func() // of Whole
 
 	inherited Sockets
-	missing   string // for machine code of guests' programs
 
 	Confined []string // the folders of files that are named while it runs; nil without a sandbox. It is set before Run
 

@@ -51,11 +51,11 @@ func serve(library, dir, missing string) error {
 	debug.SetGCPercent(collectAt)
 	conn := jit.NewConn(jit.ConnFD)
 	if !cpu.X86.HasAVX2 || !cpu.X86.HasFMA {
-		return refuse(conn, errors.New("this processor lacks AVX2 or FMA, which machine code for guests' programs needs"))
+		return refuse(conn, errors.New("this processor lacks AVX2 or FMA, which machine code for guests' programs needs; set card.compiler off"))
 	}
 	functions, err := llvm.Load(cmp.Or(library, jit.SystemLibrary), dir)
 	if err != nil {
-		return refuse(conn, err)
+		return refuse(conn, fmt.Errorf("%w; install libLLVM 19 (Debian: libllvm19), or name its file in card.llvm", err))
 	}
 	compiler, err := functions.NewCompiler()
 	if err != nil {

@@ -50,6 +50,7 @@ func TestRun(t *testing.T) {
 	require.Greater(t, st.Native.Load(), 100*st.Interpreted.Load())
 	require.EqualValues(t, 1, st.Compiled.Load())
 	require.Empty(t, r.lines())
+	require.Empty(t, st.NoStart())
 }
 
 // A program that does not end is stopped with the step, and goes on in the server from there.
@@ -194,15 +195,21 @@ func TestLostInStep(t *testing.T) {
 func TestMissing(t *testing.T) {
 	notELF := filepath.Join(t.TempDir(), "library")
 	require.NoError(t, os.WriteFile(notELF, []byte("no library"), 0o600))
-	for why, cfg := range map[string]jit.Config{
-		"no such file or directory": {Program: "/nowhere/umbra-jit"},
-		"libLLVM.so.99":             {LLVM: "libLLVM.so.99"},
-		"has no function LLVM":      {LLVM: "libm.so.6"},
-		notELF:                      {LLVM: notELF},
-		"exit status":               {Program: "/bin/false"},
+	const noProgram, noLibrary = "install the umbra-jit of this release", "install libLLVM 19"
+	for why, c := range map[string]struct {
+		cfg  jit.Config
+		want string
+	}{
+		"no such file or directory": {jit.Config{Program: "/nowhere/umbra-jit"}, noProgram},
+		"libLLVM.so.99":             {jit.Config{LLVM: "libLLVM.so.99"}, noLibrary},
+		"has no function LLVM":      {jit.Config{LLVM: "libm.so.6"}, noLibrary},
+		notELF:                      {jit.Config{LLVM: notELF}, noLibrary},
+		"exit status":               {jit.Config{Program: "/bin/false"}, noProgram},
 	} {
+		cfg := c.cfg
 		cfg.Always, cfg.Wait = true, true
 		r := newRig(t, cfg, count)
+		require.Empty(t, r.compiler.Stats.NoStart())
 		for range 3 {
 			require.Equal(t, engine.NotNative, r.native.Run(r.job).Outcome)
 		}
@@ -210,7 +217,9 @@ func TestMissing(t *testing.T) {
 		require.EqualValues(t, 64*64*100, r.counted())
 		require.Len(t, r.lines(), 1)
 		require.Contains(t, r.lines()[0], why)
-		require.Contains(t, r.lines()[0], "install umbra-jit")
+		require.Contains(t, r.lines()[0], c.want)
+		require.Contains(t, r.lines()[0], r.compiler.Stats.NoStart())
+		require.Contains(t, r.compiler.Stats.NoStart(), why)
 	}
 }
 

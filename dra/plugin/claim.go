@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/dynamic-resource-allocation/resourceclaim"
+
+	"github.com/umbra-gpu/umbra/cmd/config"
 )
 
 // gpu is one virtual GPU of a claim. What is in JSON is all that it takes to add it again.
@@ -31,10 +33,7 @@ type gpu struct {
 	inside   string // the socket in the container
 }
 
-const (
-	maxSocketPath = 107 // of a UNIX socket, in the container too
-	mostChannels  = 32  // that a guest may have if the card has some to spare
-)
+const maxSocketPath = 107 // of a UNIX socket, in the container too
 
 // ContainerSocket is the socket of a GPU in a container: of a claim, by the name that the pod gives it, and by the
 // GPU's index among those that this driver gives to the claim.
@@ -111,7 +110,7 @@ func (p *Plugin) setOptions(g *gpu, has map[resourceapi.QualifiedName]resource.Q
 		return fmt.Errorf("is allocated without amounts of %s, %s and %s; the cluster needs the feature DRAConsumableCapacity, which Kubernetes has since 1.36", capVRAM, capWeight, capChannels)
 	}
 	g.Options = fmt.Sprintf("name=%s,socket=%s,chip=%s,vram=%dMiB,weight=%d,guaranteed=%d,channels=%d%s",
-		g.Name, g.Socket, p.Chip, vram/mib, weight, g.Channels, max(g.Channels, mostChannels), access)
+		g.Name, g.Socket, p.Chip, vram/mib, weight, g.Channels, max(g.Channels, config.MostChannels), access)
 	return nil
 }
 

@@ -17,6 +17,7 @@ import (
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 )
 
@@ -37,24 +38,50 @@ type Plugin struct {
 	Config
 	fatal func(error)
 
-	mu      sync.Mutex // one request of the kubelet or Mend at a time
-	devices map[string]resourceapi.Device
+	devices map[string]resourceapi.Device // as published; Mend's
+
+	// mu guards the rest. It is not held while a server is asked: who adds or removes GPUs of a claim has taken the claim.
+	mu      sync.Mutex
+	taken   sets.Set[types.UID]
+	free    *sync.Cond // of mu, tells that a claim is not taken any more
+	changes uint64     // counts requests of the kubelet that ended
 }
 
 // New makes a Plugin. It calls fatal, maybe several times, when it cannot go on.
 func New(c Config, fatal func(error)) *Plugin {
-	return &Plugin{Config: c, fatal: fatal, devices: make(map[string]resourceapi.Device)}
+	p := &Plugin{Config: c, fatal: fatal, taken: sets.New[types.UID](), devices: make(map[string]resourceapi.Device)}
+	p.free = sync.NewCond(&p.mu)
+	return p
+}
+
+// take waits until nobody else changes a claim, and keeps others from it.
+func (p *Plugin) take(claim types.UID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for p.taken.Has(claim) {
+		p.free.Wait()
+	}
+	p.taken.Insert(claim)
+}
+
+// give ends take, after so many requests of the kubelet.
+func (p *Plugin) give(claim types.UID, requests uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.taken.Delete(claim)
+	p.changes += requests
+	p.free.Broadcast()
 }
 
 var _ kubeletplugin.DRAPlugin = (*Plugin)(nil)
 
 // PrepareResourceClaims implements kubeletplugin.DRAPlugin.
 func (p *Plugin) PrepareResourceClaims(ctx context.Context, claims []*resourceapi.ResourceClaim) (map[types.UID]kubeletplugin.PrepareResult, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	out := make(map[types.UID]kubeletplugin.PrepareResult)
 	for _, c := range claims {
+		p.take(c.UID)
 		devices, err := p.prepare(ctx, c)
+		p.give(c.UID, 1)
 		if err != nil {
 			err = fmt.Errorf("claim %s/%s: %w", c.Namespace, c.Name, err)
 		}
@@ -65,11 +92,11 @@ func (p *Plugin) PrepareResourceClaims(ctx context.Context, claims []*resourceap
 
 // UnprepareResourceClaims implements kubeletplugin.DRAPlugin.
 func (p *Plugin) UnprepareResourceClaims(ctx context.Context, claims []kubeletplugin.NamespacedObject) (map[types.UID]error, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	out := make(map[types.UID]error)
 	for _, c := range claims {
+		p.take(c.UID)
 		out[c.UID] = p.unprepare(ctx, c.UID)
+		p.give(c.UID, 1)
 	}
 	return out, nil
 }

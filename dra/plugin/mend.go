@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -14,7 +15,7 @@ import (
 	"k8s.io/dynamic-resource-allocation/resourceslice"
 )
 
-// How long a server may take to answer, and to add or remove a GPU. Meanwhile nothing else is prepared.
+// How long a server may take to answer, and to add or remove a GPU.
 const (
 	patience       = 2 * time.Second
 	changePatience = 10 * time.Second
@@ -23,8 +24,6 @@ const (
 // Sweep removes what no claim of the list owns. Nothing may be prepared before it ends. Its error says what is left: the
 // GPUs of cards that do not answer.
 func (p *Plugin) Sweep(ctx context.Context, claims []resourceapi.ResourceClaim) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	owned := sets.New[types.UID]("")
 	for _, c := range claims {
 		if c.Status.Allocation == nil {
@@ -57,10 +56,12 @@ func (p *Plugin) Sweep(ctx context.Context, claims []resourceapi.ResourceClaim) 
 
 // Mend adds the prepared GPUs again that a server has lost because it started anew: the kubelet would ask for them
 // only with the next pod, and this one's containers may restart. It returns the node's resources if they changed, else nil;
-// also nil while a claim's file cannot be read.
+// also nil while a claim's file cannot be read, and if the kubelet asked for something meanwhile. It is called by one
+// goroutine.
 func (p *Plugin) Mend(ctx context.Context) (*resourceslice.DriverResources, error) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
+	changes := p.changes
+	p.mu.Unlock()
 	gpus, unread := p.prepared()
 	errs := []error{unread}
 	channels := make(map[string]int64)
@@ -68,6 +69,7 @@ func (p *Plugin) Mend(ctx context.Context) (*resourceslice.DriverResources, erro
 		channels[g.Name] = g.Channels
 	}
 	devices := maps.Clone(p.devices)
+	var lost []gpu
 	for card := range p.Cards {
 		s, err := p.status(ctx, card)
 		if err != nil { // the card stays, and what is prepared there fails until its server is back
@@ -84,14 +86,32 @@ func (p *Plugin) Mend(ctx context.Context) (*resourceslice.DriverResources, erro
 		}
 		for _, g := range gpus {
 			if g.Card == card && !there.Has(g.Name) {
-				errs = append(errs, p.add(ctx, &g))
+				lost = append(lost, g)
 			}
 		}
 	}
-	// What a file that cannot be read has of a card is unknown: a published size might be too small.
-	if unread != nil || equality.Semantic.DeepEqual(devices, p.devices) {
+	p.mu.Lock()
+	asked := p.changes != changes || p.taken.Len() > 0
+	p.mu.Unlock()
+	for _, g := range lost {
+		errs = append(errs, p.addAgain(ctx, g))
+	}
+	// What a file has of a card is unknown if it cannot be read, or was made or removed meanwhile: a published size might be
+	// too small.
+	if unread != nil || asked || equality.Semantic.DeepEqual(devices, p.devices) {
 		return nil, errors.Join(errs...)
 	}
 	p.devices = devices
 	return p.resources(), errors.Join(errs...)
+}
+
+// addAgain adds a GPU of a claim, unless the claim was unprepared meanwhile.
+func (p *Plugin) addAgain(ctx context.Context, g gpu) error {
+	claim := owner(g.Name)
+	p.take(claim)
+	defer p.give(claim, 0)
+	if _, err := os.Stat(p.cdiPath(string(claim))); err != nil {
+		return nil
+	}
+	return p.add(ctx, &g)
 }

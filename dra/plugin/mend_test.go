@@ -3,6 +3,7 @@ package plugin
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net"
 	"net/http"
 	"os"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 
 	"github.com/umbra-gpu/umbra/cmd/api"
 )
@@ -31,7 +33,7 @@ func TestMendBrokenFile(t *testing.T) {
 			_, _ = w.Write([]byte("{}"))
 			return
 		}
-		_ = json.NewEncoder(w).Encode(api.Status{Card: api.Card{Kind: "soft", VRAMFree: 1 << 30, ChannelsFree: cardChannels}})
+		_ = json.NewEncoder(w).Encode(api.Status{Card: api.Card{Kind: "soft", VRAMFree: 1 << 30, ChannelsFree: 128}})
 	})}
 	go func() { _ = server.Serve(l) }()
 	t.Cleanup(func() { server.Close() })
@@ -68,7 +70,7 @@ func TestSilentCard(t *testing.T) {
 	removed := false
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		removed = removed || r.Method == http.MethodDelete
-		_ = json.NewEncoder(w).Encode(api.Status{Card: api.Card{Kind: "soft", VRAMFree: 1 << 30, ChannelsFree: cardChannels}, GPUs: []api.GPU{{Name: name}}})
+		_ = json.NewEncoder(w).Encode(api.Status{Card: api.Card{Kind: "soft", VRAMFree: 1 << 30, ChannelsFree: 128}, GPUs: []api.GPU{{Name: name}}})
 	})}
 	go func() { _ = server.Serve(l) }()
 	t.Cleanup(func() { server.Close() })
@@ -85,4 +87,40 @@ func TestSilentCard(t *testing.T) {
 	require.True(t, removed)
 	require.NoFileExists(t, p.cdiPath(string(uid)))
 	require.ErrorIs(t, p.Sweep(t.Context(), nil), context.DeadlineExceeded)
+
+	// What a claim has on another card is removed, with a file and without; the file stays, for what is left.
+	for _, gpus := range [][]gpu{{{Name: name + "1", Card: "silent"}, {Name: name, Card: "card"}}, nil} {
+		removed = false
+		if gpus != nil {
+			require.NoError(t, p.writeCDI(uid, gpus))
+		}
+		require.ErrorContains(t, p.unprepare(t.Context(), uid), "card silent: ")
+		require.True(t, removed)
+		require.Equal(t, gpus != nil, os.Remove(p.cdiPath(string(uid))) == nil)
+	}
+
+	// The kubelet does not wait for Mend, which publishes nothing that it found meanwhile.
+	asked := make(chan struct{})
+	require.NoError(t, silent.Close())
+	silent, err = net.Listen("unix", cards["silent"])
+	require.NoError(t, err)
+	go func() {
+		c, err := silent.Accept()
+		close(asked)
+		if err == nil {
+			<-t.Context().Done()
+			c.Close()
+		}
+	}()
+	clear(p.devices)
+	mended := make(chan bool)
+	go func() {
+		changed, _ := p.Mend(t.Context())
+		mended <- changed == nil
+	}()
+	<-asked
+	require.NoError(t, p.writeCDI(uid, []gpu{{Name: name, Card: "card"}}))
+	ended, err := p.UnprepareResourceClaims(t.Context(), []kubeletplugin.NamespacedObject{{UID: uid}})
+	require.NoError(t, errors.Join(err, ended[uid]))
+	require.True(t, <-mended)
 }

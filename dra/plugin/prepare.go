@@ -87,20 +87,22 @@ func (p *Plugin) unprepare(ctx context.Context, claim types.UID) error {
 			}
 		}
 	}
-	for _, card := range cards {
+	var errs []error
+	for _, card := range cards { // all: one that does not answer keeps no GPU on another
 		gpus, err := p.gpus(ctx, card)
-		if err != nil {
-			return err
-		}
+		errs = append(errs, err)
 		for _, g := range gpus {
 			if owner(g.Name) != claim {
 				continue
 			}
 			// The kubelet has seen the machine's end, the server perhaps not yet.
 			if err := p.remove(ctx, card, g.Name); err != nil && !hasCode(err, http.StatusNotFound) && !p.ended(ctx, card) {
-				return fmt.Errorf("card %s: %w", card, err)
+				errs = append(errs, fmt.Errorf("card %s: %w", card, err))
 			}
 		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
 	}
 	paths, err := p.paths(string(claim))
 	for _, path := range paths {

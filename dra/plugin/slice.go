@@ -9,6 +9,7 @@ import (
 	"k8s.io/dynamic-resource-allocation/resourceslice"
 
 	"github.com/umbra-gpu/umbra/cmd/api"
+	"github.com/umbra-gpu/umbra/cmd/config"
 )
 
 // The capacities of a card, of which each claim consumes some.
@@ -21,23 +22,19 @@ const (
 const (
 	mib = int64(1) << 20
 
-	cardChannels  = 128
 	leastChannels = 4
-	mostGuests    = cardChannels / leastChannels // which is also the most that a server has
 	defaultWeight = 100
+)
+
+var (
+	mostGuests = int64(config.Default().Limits.Guests)
 	// MostWeight is the sum of the weights on a card: each guest has at least its even share unless a claim asks for less.
 	MostWeight = mostGuests * defaultWeight
 )
 
-// chips are the sizes of memory that a GPU of a chip may have.
-var chips = map[string]struct{ least, unit, most int64 }{
-	"gf100": {64 * mib, mib, 6 << 10 * mib},
-	"gh100": {4 << 10 * mib, 4 << 10 * mib, 60 << 10 * mib},
-}
-
 // device describes a card, on which the prepared GPUs have some channels each. It is false if no GPU fits onto it.
 func (p *Plugin) device(card string, s *api.Status, prepared map[string]int64) (resourceapi.Device, bool) {
-	chip := chips[p.Chip]
+	least, most, unit := sizes(p.Chip)
 	// GPUs that others added are none of the scheduler's business, and what they have is not its to give.
 	free, channels := int64(s.Card.VRAMFree), int64(s.Card.ChannelsFree)
 	for _, g := range s.GPUs {
@@ -46,8 +43,8 @@ func (p *Plugin) device(card string, s *api.Status, prepared map[string]int64) (
 			channels += prepared[g.Name]
 		}
 	}
-	vram := room(free, chip.least) / chip.unit * chip.unit
-	if vram < chip.least+chip.unit || channels <= leastChannels {
+	vram := room(free, least) / unit * unit
+	if vram < least+unit || channels <= leastChannels {
 		return resourceapi.Device{}, false
 	}
 	shared := true
@@ -59,11 +56,17 @@ func (p *Plugin) device(card string, s *api.Status, prepared map[string]int64) (
 			"kind": {StringValue: &s.Card.Kind},
 		},
 		Capacity: map[resourceapi.QualifiedName]resourceapi.DeviceCapacity{
-			capVRAM:     consumable(vram, resource.BinarySI, max(chip.least, min(vram, 256*mib)/chip.unit*chip.unit), chip.least, min(vram, chip.most), chip.unit),
+			capVRAM:     consumable(vram, resource.BinarySI, max(least, min(vram, 256*mib)/unit*unit), least, min(vram, most), unit),
 			capWeight:   consumable(MostWeight, resource.DecimalSI, defaultWeight, 1, MostWeight, 1),
 			capChannels: consumable(channels, resource.DecimalSI, leastChannels, leastChannels, channels, 1),
 		},
 	}, true
+}
+
+// sizes are config.VRAMOf in the type of quantities.
+func sizes(chip string) (least, most, unit int64) {
+	l, m, u := config.VRAMOf(chip)
+	return int64(l), int64(m), int64(u)
 }
 
 // room is how much of a card's memory claims can have in whatever sizes: a GPU's page tables and what its chip

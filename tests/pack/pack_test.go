@@ -82,6 +82,32 @@ func prometheus(t *testing.T, programs, work, alerts, address string) string {
 	return asked
 }
 
+// TestRemovedLinks: a removed package leaves no unit enabled in an image where no systemd runs; one that is replaced does.
+func TestRemovedLinks(t *testing.T) {
+	root := t.TempDir()
+	var links []string
+	for _, name := range []string{"multi-user.target.wants/umbra.service", "sockets.target.wants/umbra-control.socket", "sockets.target.wants/umbra-gpu@desk.socket"} {
+		link := filepath.Join(root, "etc/systemd/system", name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(link), 0o755))
+		require.NoError(t, os.Symlink("/nowhere", link))
+		links = append(links, link)
+	}
+	others := filepath.Join(root, "etc/systemd/system/sockets.target.wants/other.socket")
+	require.NoError(t, os.Symlink("/nowhere", others))
+	t.Setenv("DPKG_ROOT", root)
+	for _, what := range []string{"upgrade", "remove"} {
+		for _, script := range []string{"prerm", "postrm"} {
+			output(t, "sh", "../../contrib/deb/"+script, what)
+		}
+		for _, link := range links {
+			_, err := os.Lstat(link)
+			require.Equal(t, what == "remove", os.IsNotExist(err), link)
+		}
+	}
+	_, err := os.Lstat(others)
+	require.NoError(t, err)
+}
+
 // TestPackage: the package has all that its units name.
 func TestPackage(t *testing.T) {
 	scale.ReleaseOnly(t)

@@ -7,13 +7,13 @@ import (
 
 // Prometheus returns the folder with Debian's prometheus and promtool, which the tests of the package need.
 func (c *Cache) Prometheus(ctx context.Context) (string, error) {
-	root, err := c.debian(ctx, "Prometheus", "prometheus", bookworm, "prometheus")
+	root, err := c.debian(ctx, "fetching Prometheus", "prometheus", bookworm, "prometheus")
 	return filepath.Join(root, "usr/bin"), err
 }
 
 // Systemd returns the folder of a Debian 13 with systemd as its init and with what installs packages.
 func (c *Cache) Systemd(ctx context.Context) (string, error) {
-	return c.debian(ctx, "Debian with systemd", "systemd", trixie,
+	return c.debian(ctx, "fetching Debian with systemd", "systemd", trixie,
 		"base-files", "coreutils", "dash", "diffutils", "dpkg", "grep", "libc-bin", "mount", "sed", "systemd", "tar", "util-linux")
 }
 

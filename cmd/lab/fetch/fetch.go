@@ -75,7 +75,7 @@ func stamped(dir string, v any, packages []string) bool {
 }
 
 // make sees to a folder with these packages, and reads its description, stamp. If there is none, or
-// one that lacks packages, fill fills a new one and completes the stamp. what names it for people.
+// one that lacks packages, fill fills a new one and completes the stamp. what says to people what is done: "fetching QEMU".
 func (c *Cache) make(ctx context.Context, what, dir string, stamp any, packages []string, fill func(tmp string) error) error {
 	if stamped(dir, stamp, packages) {
 		return nil
@@ -100,9 +100,9 @@ func (c *Cache) make(ctx context.Context, what, dir string, stamp any, packages 
 		return err
 	}
 	start := time.Now()
-	c.printf("fetching %s", what)
+	c.printf("%s", what)
 	if err := fill(tmp); err != nil {
-		return fmt.Errorf("fetching %s: %w", what, err)
+		return fmt.Errorf("%s: %w", what, err)
 	}
 	data, err := json.MarshalIndent(stamp, "", "\t")
 	if err != nil {

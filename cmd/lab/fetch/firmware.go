@@ -29,7 +29,7 @@ type Firmware struct {
 // trixie itself is older than what kernels ask for.
 func (c *Cache) Firmware(ctx context.Context) (f Firmware, err error) {
 	dir := c.path("firmware")
-	err = c.make(ctx, "firmware of NVIDIA's GPUs", dir, &f, []string{firmwarePackage}, func(tmp string) error {
+	err = c.make(ctx, "fetching firmware of NVIDIA's GPUs", dir, &f, []string{firmwarePackage}, func(tmp string) error {
 		a, err := c.openApt(ctx, "apt-firmware", [3]string{"deb", trixie + "-backports", nonFree})
 		if err != nil {
 			return err

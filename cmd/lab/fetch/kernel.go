@@ -77,7 +77,7 @@ func (c *Cache) Kernel(ctx context.Context, version string) (Kernel, error) {
 	}
 	dir := c.path("kernels", version)
 	var k Kernel
-	if err := c.make(ctx, "Linux "+version, dir, &k, nil, func(tmp string) error { return c.fetchKernel(ctx, tmp, version, &k) }); err != nil {
+	if err := c.make(ctx, "fetching Linux "+version, dir, &k, nil, func(tmp string) error { return c.fetchKernel(ctx, tmp, version, &k) }); err != nil {
 		return Kernel{}, err
 	}
 	k.Image, k.BzImage = filepath.Join(dir, "vmlinux"), filepath.Join(dir, "vmlinuz")

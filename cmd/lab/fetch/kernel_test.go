@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -82,7 +83,8 @@ func TestImageRelease(t *testing.T) {
 
 // A user's kernel stands for its own version only.
 func TestUserKernel(t *testing.T) {
-	c := &Cache{Dir: t.TempDir()}
+	var said strings.Builder
+	c := &Cache{Dir: t.TempDir(), Progress: &said}
 	t.Setenv(EnvKernel, bzImage(t, "6.99.1-own (me)"))
 	t.Setenv(EnvKernelModules, "")
 	for _, version := range []string{"", "6.99"} {
@@ -91,6 +93,8 @@ func TestUserKernel(t *testing.T) {
 		require.Equal(t, "6.99.1-own", k.Release)
 		require.Empty(t, k.Modules, "this machine has no modules for it")
 	}
+	require.Contains(t, said.String(), "vmlinuz: the kernel lies at")
+	require.Contains(t, said.String(), "whether nouveau is built in is not known")
 	t.Setenv(EnvMirror, "nothing") // so that the attempt to fetch fails at once
 	_, err := c.Kernel(t.Context(), "6.12")
 	require.ErrorContains(t, err, "fetching Linux 6.12")

@@ -74,7 +74,7 @@ func (c *Cache) LibVFIOUser(ctx context.Context) (LibVFIOUser, error) {
 			return l, fmt.Errorf("%w: building libvfio-user needs %s: %w; install gcc, libc6-dev, tar and xz-utils", ErrUnavailable, tool, err)
 		}
 	}
-	return l, c.make(ctx, "libvfio-user", l.Dir, &l, nil, func(tmp string) error { return c.buildLibVFIOUser(ctx, tmp, cc, &l) })
+	return l, c.make(ctx, "building libvfio-user", l.Dir, &l, nil, func(tmp string) error { return c.buildLibVFIOUser(ctx, tmp, cc, &l) })
 }
 
 func (c *Cache) buildLibVFIOUser(ctx context.Context, tmp string, cc []string, l *LibVFIOUser) error {

@@ -33,7 +33,7 @@ func (c *Cache) LLVM(ctx context.Context) (LLVM, error) {
 	}
 	dir := c.path("llvm")
 	var l LLVM
-	err := c.make(ctx, "LLVM", dir, &l, []string{llvmPackage}, func(tmp string) (err error) {
+	err := c.make(ctx, "fetching LLVM", dir, &l, []string{llvmPackage}, func(tmp string) (err error) {
 		root := filepath.Join(tmp, "out", "root")
 		l.Packages, err = c.fetchTree(ctx, tmp, root, bookworm, llvmPackage)
 		l.Version = versionOf(l.Packages, llvmPackage)

@@ -127,7 +127,7 @@ func CheckMesa(version string, vulkan bool) error {
 func (c *Cache) fetchMesa(ctx context.Context, suite, folder string, packages []string) (Mesa, error) {
 	dir := c.path("mesa", folder)
 	var m Mesa
-	err := c.make(ctx, "Mesa "+folder, dir, &m, packages, func(tmp string) (err error) {
+	err := c.make(ctx, "fetching Mesa "+folder, dir, &m, packages, func(tmp string) (err error) {
 		root := filepath.Join(tmp, "out", "root")
 		if m.Packages, err = c.fetchTree(ctx, tmp, root, suite, packages...); err != nil {
 			return err

@@ -17,58 +17,87 @@ const libC = "libc.so.6"
 // LibCParts are the C library and the program loader. They belong together: all of them are Debian's, or all are newer.
 var LibCParts = []string{"ld-linux-x86-64.so.2", libC, "libm.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1", "libresolv.so.2"}
 
-// addNeeded adds the libraries that files need: the prefix's own, else Debian's, which are there, else this machine's; of
-// those, the first that has the versions of symbols that are needed.
+// addNeeded adds the libraries that files need, and those that these need.
 func (p *prefix) addNeeded(ctx context.Context, c *Cache, libs string, files []string) error {
-	done := make(map[string]bool) // libraries by name, and files by path
+	seen := make(map[string]bool)
 	for queue := slices.Clone(files); len(queue) > 0; queue = queue[1:] {
-		f, err := elf.Open(queue[0])
-		if err != nil {
-			continue // a folder, or no library
-		}
-		names, err := f.ImportedLibraries()
-		needs, _ := f.DynamicVersionNeeds() // fails for a file without versions
-		f.Close()
-		if err == nil {
-			err = p.seeToLibC(ctx, c, libs, needs)
-		}
+		added, err := p.addNeededBy(ctx, c, libs, queue[0], seen)
 		if err != nil {
 			return fmt.Errorf("Mesa %s: %s: %w", p.dir, filepath.Base(queue[0]), err)
 		}
-		for _, name := range names {
-			if slices.Contains(LibCParts, name) {
-				continue
-			}
-			has := func(file string) bool { return exists(file) && !done[file] && lacking(file, needs) == "" }
-			at, from := filepath.Join(libs, name), filepath.Join(p.dir, p.libs, name)
-			if (done[name] || !has(from)) && has(at) {
-				done[name] = true
-				continue
-			}
-			if done[name] || !has(from) {
-				from = ""
-				for _, dir := range machineLibraries {
-					if other := filepath.Join(dir, name); from == "" && has(other) {
-						from = other
-					}
-				}
-			}
-			if from == "" {
-				what := name
-				if exists(at) {
-					what = strings.TrimSpace(lacking(at, needs) + " of " + name)
-				}
-				return fmt.Errorf("Mesa %s: %s needs %s, which is neither in %s, nor in Debian's Mesa, nor on this machine; install it here, or copy it there",
-					p.dir, filepath.Base(queue[0]), what, p.libs)
-			}
-			done[name], done[from] = true, true
-			if err := c.copy(ctx, libs, "-L", from); err != nil {
-				return err
-			}
-			queue = append(queue, from)
-		}
+		queue = append(queue, added...)
 	}
 	return nil
+}
+
+// addNeededBy adds the libraries that one file needs, and returns the files that it copied.
+func (p *prefix) addNeededBy(ctx context.Context, c *Cache, libs, file string, seen map[string]bool) (added []string, err error) {
+	f, err := elf.Open(file)
+	if err != nil {
+		return nil, nil // a folder, or no library
+	}
+	defer f.Close()
+	names, err := f.ImportedLibraries()
+	if err != nil {
+		return nil, err
+	}
+	needs, _ := f.DynamicVersionNeeds() // fails for a file without versions
+	if err := p.seeToLibC(ctx, c, libs, needs); err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		if slices.Contains(LibCParts, name) {
+			continue
+		}
+		from, err := p.find(libs, name, needs, seen)
+		if err != nil {
+			return nil, err
+		}
+		if from == "" {
+			continue
+		}
+		if err := c.copy(ctx, libs, "-L", from); err != nil {
+			return nil, err
+		}
+		added = append(added, from)
+	}
+	return added, nil
+}
+
+// find returns the library to copy for a name: the prefix's own, else none if Debian's is there, else this machine's; of
+// those, the first that has the versions of symbols that are needed. What was seen are names, of which the prefix was asked,
+// and files that were returned.
+func (p *prefix) find(libs, name string, needs []elf.DynamicVersionNeed, seen map[string]bool) (from string, err error) {
+	suits := func(file string) bool { return exists(file) && !seen[file] && lacking(file, needs) == "" }
+	own, there := filepath.Join(p.dir, p.libs, name), filepath.Join(libs, name)
+	switch {
+	case !seen[name] && suits(own):
+		from = own
+	case suits(there):
+	default:
+		if from = firstOf(machineLibraries, name, suits); from == "" {
+			what := name
+			if exists(there) {
+				what = strings.TrimSpace(lacking(there, needs) + " of " + name)
+			}
+			return "", fmt.Errorf("needs %s, which is neither in %s, nor in Debian's Mesa, nor on this machine; install it here, or copy it there", what, p.libs)
+		}
+	}
+	seen[name] = true
+	if from != "" {
+		seen[from] = true
+	}
+	return from, nil
+}
+
+// firstOf returns the first file of a name in folders that suits, "" for none.
+func firstOf(folders []string, name string, suits func(file string) bool) string {
+	for _, dir := range folders {
+		if file := filepath.Join(dir, name); suits(file) {
+			return file
+		}
+	}
+	return ""
 }
 
 // seeToLibC takes a newer C library, the prefix's or this machine's, if Debian's does not have the versions that are needed.

@@ -36,7 +36,7 @@ func TestAddNeededVersions(t *testing.T) {
 	usual := machineLibraries
 	t.Cleanup(func() { machineLibraries = usual })
 	machineLibraries = nil
-	require.ErrorContains(t, p.addNeeded(t.Context(), c, debian, []string{driver}), "libgallium-1.so needs P_2 of libpart.so.1, which is neither in lib")
+	require.ErrorContains(t, p.addNeeded(t.Context(), c, debian, []string{driver}), "libgallium-1.so: needs P_2 of libpart.so.1, which is neither in lib")
 	machineLibraries = []string{filepath.Join(dir, "machine")}
 	require.NoError(t, p.addNeeded(t.Context(), c, debian, []string{driver}))
 	want, err := os.ReadFile(newer)

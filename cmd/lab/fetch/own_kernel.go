@@ -30,7 +30,10 @@ func (c *Cache) OwnKernel(ctx context.Context, image, modules string) (Kernel, e
 		modules = usual
 	}
 	if modules == "" {
-		if elf, err := unpackImage(image); err == nil && !bytes.Contains(elf, []byte("nouveau.modeset")) {
+		switch elf, err := unpackImage(image); {
+		case err != nil:
+			c.printf("%v: whether nouveau is built in is not known; if it is not, give the folder of its modules (--modules, or %s)", err, EnvKernelModules)
+		case !bytes.Contains(elf, []byte("nouveau.modeset")):
 			return k, fmt.Errorf("%s: the kernel %s has no nouveau built in; give the folder of its modules (--modules, or %s), as make modules_install writes it: lib/modules/%s",
 				image, release, EnvKernelModules, release)
 		}
@@ -45,7 +48,7 @@ func (c *Cache) OwnKernel(ctx context.Context, image, modules string) (Kernel, e
 		return Kernel{}, err
 	}
 	dir := c.path("kernels", "user", release)
-	err = c.makeState(ctx, "modules of Linux "+release, dir, state, &k, func(tmp string) error {
+	err = c.makeState(ctx, "copying modules of Linux "+release, dir, state, &k, func(tmp string) error {
 		return k.takeModules(modules, filepath.Join(tmp, "out", "modules"))
 	})
 	if errors.Is(err, kmod.ErrMissing) {

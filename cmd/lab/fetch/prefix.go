@@ -115,7 +115,7 @@ func (c *Cache) ownMesa(ctx context.Context, dir string, base Mesa) (Mesa, error
 	p.content = fmt.Sprintf("%x", sha256.Sum256(fmt.Append(nil, p.content, base.Packages)))[:16]
 	own := c.path("mesa", fmt.Sprintf("own-%x", sha256.Sum256([]byte(base.Root+p.dir)))[:20])
 	m := base
-	err = c.makeState(ctx, "Mesa of "+p.dir, own, p.content, &m, func(tmp string) error {
+	err = c.makeState(ctx, "copying Mesa of "+p.dir, own, p.content, &m, func(tmp string) error {
 		root := filepath.Join(tmp, "out", "root")
 		if _, err := c.tool(ctx, "", nil, "cp", "-al", base.Root, root); err != nil {
 			return err

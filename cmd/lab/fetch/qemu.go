@@ -40,7 +40,7 @@ func (c *Cache) QEMU(ctx context.Context) (QEMU, error) {
 	}
 	dir := c.path("qemu")
 	var q QEMU
-	if err := c.make(ctx, "QEMU", dir, &q, nil, func(tmp string) error { return c.fetchQEMU(ctx, tmp, &q) }); err != nil {
+	if err := c.make(ctx, "fetching QEMU", dir, &q, nil, func(tmp string) error { return c.fetchQEMU(ctx, tmp, &q) }); err != nil {
 		return QEMU{}, err
 	}
 	q.locate(filepath.Join(dir, "root"))

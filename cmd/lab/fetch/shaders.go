@@ -2,7 +2,6 @@ package fetch
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -15,30 +14,35 @@ const ShaderCacheDir = "mesa_shader_cache_db"
 // shaderRuns bounds how often Mesa is run to fill its cache: it ends without waiting for all that it compiled.
 const shaderRuns = 5
 
-// Shaders returns a folder with OpenCL's library as Mesa compiles it for a GF100, and its files, none if it
-// cannot be made here. Compiling it takes two seconds on this machine, and more than ten on one that QEMU emulates.
-func (m *Mesa) Shaders(ctx context.Context) (dir string, files []string) {
+// Shaders returns a folder with OpenCL's library as Mesa compiles it for a GF100, and its files, none for a Mesa
+// without OpenCL. Compiling it takes two seconds on this machine, and more than ten on one that QEMU emulates.
+func (m *Mesa) Shaders(ctx context.Context) (dir string, files []string, err error) {
+	if firstMatch(m.Root, "etc/OpenCL/vendors/rusticl.icd") == "" {
+		return "", nil, nil
+	}
 	dir = filepath.Join(filepath.Dir(m.Root), "shaders")
-	if !exists(dir) {
-		if err := m.compileLibrary(ctx, dir); err != nil && ctx.Err() == nil && os.Mkdir(dir, 0o755) == nil { // else another process was quicker
-			// The empty folder says that it was tried, and the file why it failed. The guest compiles.
-			_ = os.WriteFile(dir+".log", []byte(err.Error()+"\n"), 0o644)
+	if files = regularFiles(dir); len(files) == 0 {
+		err = m.compileLibrary(ctx, dir)
+		if files = regularFiles(dir); len(files) > 0 {
+			err = nil // another process may have been quicker
 		}
 	}
-	_ = filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error { // what cannot be read is compiled in the guest
+	return dir, files, err
+}
+
+// regularFiles are the files in a folder that can be listed.
+func regularFiles(dir string) (files []string) {
+	_ = filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
 		if err == nil && d.Type().IsRegular() {
 			rel, _ := filepath.Rel(dir, name)
 			files = append(files, rel)
 		}
 		return nil
 	})
-	return dir, files
+	return files
 }
 
 func (m *Mesa) compileLibrary(ctx context.Context, dir string) error {
-	if firstMatch(m.Root, "etc/OpenCL/vendors/rusticl.icd") == "" {
-		return errors.New("no OpenCL")
-	}
 	work, err := os.MkdirTemp(filepath.Dir(dir), "shaders-")
 	if err != nil {
 		return err

@@ -13,6 +13,7 @@ import (
 	"debug/elf"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -51,6 +52,8 @@ type Content struct {
 	FirmwareFiles []string        // of its Root, for /lib/firmware
 
 	Only bool // the guest runs Programs alone: without Mesa if they do not use it
+
+	Progress io.Writer // lines for a person; nil for none
 }
 
 // ProgramsDir is where a guest has its compiled programs, by the names of their sources. With a
@@ -106,7 +109,13 @@ func Build(ctx context.Context, dir string, c Content) (string, error) {
 			return "", err
 		}
 		if !libC && !mesa.Vulkan {
-			shaders, compiled = mesa.Shaders(ctx)
+			shaders, compiled, err = mesa.Shaders(ctx)
+		}
+		switch {
+		case ctx.Err() != nil:
+			return "", ctx.Err()
+		case err != nil && c.Progress != nil:
+			fmt.Fprintf(c.Progress, "the guest compiles OpenCL's library itself, which takes longer: %v\n", err)
 		}
 	}
 	if c.Kernel.Modules != "" {

@@ -102,7 +102,7 @@ func TestStartFails(t *testing.T) {
 	require.ErrorContains(t, err, "the console was silent for 1ms")
 	require.ErrorContains(t, err, "qemu-system", "the error has the command")
 	_, err = lab.Start(t.Context(), lab.Config{Chip: lab.ChipGH100, Kernel: "6.12"})
-	require.ErrorContains(t, err, "has no driver for a gh100; 6.18, 7.2, 7.3 have one: take -kernel 7.2")
+	require.ErrorContains(t, err, "has no driver for a gh100; 6.18, 7.2, 7.3 have one: take --kernel 7.2")
 }
 
 // QEMU dies with the process that started it, however that ends. The test runs itself

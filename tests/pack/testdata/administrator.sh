@@ -105,5 +105,7 @@ systemctl enable --now umbra-gpu@desk.socket
 systemctl start umbra.service
 dpkg -r umbra
 refused systemctl is-active umbra.service umbra-gpu@desk.socket
+[ "$(shows LoadState)" = not-found ]
+[ "$(echo /etc/systemd/system/*.wants/umbra*)" = '/etc/systemd/system/*.wants/umbra*' ]
 refused grep -q "^Uid:.$(id -u umbra)" /proc/[0-9]*/status
 : all done

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"debug/elf"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"slices"
@@ -53,6 +55,19 @@ var builds = map[string]build{
 	}},
 }
 
+// unknownBuild is the error of a build of NVK that mend cannot change.
+type unknownBuild struct{ error }
+
+// mendOrWarn mends a file, or leaves it as it is and says so: Debian's next upload is a build that is not known here.
+func mendOrWarn(file string, w io.Writer) error {
+	err := mend(file)
+	if e, is := errors.AsType[unknownBuild](err); is {
+		fmt.Fprintf(w, "bundle: warning: NVK stays as it is, and compute on Hopper needs the mended one: %v\n", e)
+		return nil
+	}
+	return err
+}
+
 // mend makes a file that is a build of NVK run programs on Hopper. Other links to the file keep the old one.
 func mend(file string) error {
 	data, err := os.ReadFile(file)
@@ -60,7 +75,7 @@ func mend(file string) error {
 		return err
 	}
 	if data, err = mended(data); err != nil {
-		return fmt.Errorf("%s: %w; or build Mesa with docs/patches/mesa-hopper.patch, and name its folder in MESA_OVER", file, err)
+		return unknownBuild{fmt.Errorf("%s: %w; or build Mesa with docs/patches/mesa-hopper.patch, and name its folder in MESA_OVER", file, err)}
 	}
 	if err := os.Remove(file); err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -77,4 +78,19 @@ func TestMendKeepsLinks(t *testing.T) {
 		require.True(t, bytes.Equal(data, kept))
 		require.ErrorContains(t, mend(file), "MESA_OVER", "a mended one is another build")
 	}
+}
+
+// A build that is not known is laid out as it is, with a warning.
+func TestMendOrWarn(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	data := library(t, "00112233445566778899aabbccddeeff00112233", build{})
+	require.NoError(t, os.WriteFile(file, data, 0o644))
+	var said strings.Builder
+	require.NoError(t, mendOrWarn(file, &said))
+	require.Contains(t, said.String(), "compute on Hopper needs the mended one")
+	require.Contains(t, said.String(), "MESA_OVER")
+	kept, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(data, kept))
+	require.Error(t, mendOrWarn("/nowhere/file", &said))
 }

@@ -42,9 +42,10 @@ type Stats struct {
 	Refused     atomic.Uint64 // launches of programs that are not compiled
 	Lost        atomic.Uint64 // processes that ended, hung, or answered nonsense
 
-	mu    sync.Mutex
-	forms map[string]uint64
-	why   map[string]uint64 // of refusals
+	mu      sync.Mutex
+	forms   map[string]uint64
+	why     map[string]uint64 // of refusals
+	noStart string
 }
 
 // maxForms bounds the forms that a process can make the server remember.
@@ -62,6 +63,22 @@ func (s *Stats) Why() map[string]uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return maps.Clone(s.why)
+}
+
+// NoStart says why the process that was started last cannot serve. It is empty if that one can, and if there was none.
+func (s *Stats) NoStart() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.noStart
+}
+
+func (s *Stats) started(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.noStart = ""
+	if err != nil {
+		s.noStart = err.Error()
+	}
 }
 
 func (s *Stats) refuse(why string) {

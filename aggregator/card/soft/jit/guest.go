@@ -61,12 +61,13 @@ func (g *Guest) running() *process {
 
 func (g *Guest) start() {
 	p, err := start(&g.compiler.cfg, g.compiler.card)
+	g.compiler.Stats.started(err)
 	if !g.started(p, err == nil) && p != nil {
 		_ = p.end(nil)
 	}
 	switch {
 	case err != nil:
-		g.compiler.tell("programs run interpreted, which is slower: %v; install umbra-jit beside umbra, and libLLVM 19 (Debian: libllvm19)", err)
+		g.compiler.tell("programs run interpreted, which is slower: %v", err)
 	case p.lacks != "":
 		g.compiler.tell("the processes that run guests' programs are less confined: %s", p.lacks)
 	}

@@ -132,11 +132,20 @@ func start(cfg *Config, card *os.File) (*process, error) {
 	if err == nil {
 		err = p.greet()
 	}
-	if err != nil {
-		return nil, p.end(err)
+	if err == nil {
+		return p, nil
 	}
-	return p, nil
+	err = p.end(err)
+	if _, says := err.(refusal); !says {
+		err = fmt.Errorf("%s: %w; install the umbra-jit of this release beside umbra", cfg.Program, err)
+	}
+	return nil, err
 }
+
+// refusal is what a process says that cannot serve, with what would help.
+type refusal string
+
+func (r refusal) Error() string { return string(r) }
 
 // greet receives the first message, and answers it.
 func (p *process) greet() error {
@@ -152,9 +161,9 @@ func (p *process) greet() error {
 	case err != nil:
 		return err
 	case m.Kind != Hello || m.A != Version:
-		return fmt.Errorf("its first message is %d of version %d: want %d of version %d; install the umbra-jit of this release", m.Kind, m.A, Hello, Version)
+		return fmt.Errorf("its first message is %d of version %d: want %d of version %d", m.Kind, m.A, Hello, Version)
 	case m.B != 0:
-		return errors.New(string(m.Body))
+		return refusal(m.Body)
 	case len(m.Body) > 0:
 		p.lacks = string(m.Body)
 	}

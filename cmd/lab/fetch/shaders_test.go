@@ -1,0 +1,35 @@
+package fetch
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A failure to compile is told each time, and is not kept; a Mesa without OpenCL has nothing to compile.
+func TestShaders(t *testing.T) {
+	m := Mesa{Root: filepath.Join(t.TempDir(), "root")}
+	_, files, err := m.Shaders(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, files)
+
+	vendors := filepath.Join(m.Root, "etc/OpenCL/vendors")
+	require.NoError(t, os.MkdirAll(vendors, 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(vendors, "rusticl.icd"), nil, 0o644))
+	for range 2 {
+		_, files, err = m.Shaders(t.Context())
+		require.ErrorContains(t, err, "clinfo: ")
+		require.Empty(t, files)
+	}
+	shaders := filepath.Join(filepath.Dir(m.Root), "shaders")
+	require.NoDirExists(t, shaders)
+
+	require.NoError(t, os.MkdirAll(shaders, 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(shaders, "index"), nil, 0o644))
+	dir, files, err := m.Shaders(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, shaders, dir)
+	require.Equal(t, []string{"index"}, files)
+}
