@@ -14,7 +14,6 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/engine"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/jit"
-	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/compile"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/interp"
 	"github.com/umbra-gpu/umbra/tests/smtest"
 )
@@ -221,9 +220,8 @@ func TestAssemble(t *testing.T) {
 	require.NoError(t, err)
 	const refused = "the IR is not valid"
 	for ir, want := range map[string]string{
-		"define void @warp() {\nret void\n}\n":      "warp:",
-		compile.KernelStart + "() {\nret void\n}\n": ".entry kernel(",
-		"define nonsense":                           refused,
+		"define void @warp() {\nret void\n}\n": "warp:",
+		"define nonsense":                      refused,
 	} {
 		cmd := exec.Command(self, jit.Assemble, cfg.LLVM, cfg.Dependencies)
 		cmd.Stdin = strings.NewReader(ir)

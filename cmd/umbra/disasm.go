@@ -30,7 +30,7 @@ func (c *disasmCmd) Run(out output) error {
 		return badFile(c.File, fmt.Errorf("%d bytes: code is one or more words of 4 bytes, or of hexadecimal digits", len(code)))
 	}
 	w := bufio.NewWriter(out.stdout)
-	if c.IR || c.Asm || c.PTX {
+	if c.IR || c.Asm {
 		if err := c.compiled(code, w); err != nil {
 			return err
 		}
