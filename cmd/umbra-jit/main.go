@@ -89,9 +89,12 @@ func assemble(args []string) error {
 	default:
 		return fmt.Errorf("%s with %d arguments: want libLLVM and the folder of its dependencies", jit.Assemble, len(args))
 	}
-	ir, err := io.ReadAll(io.LimitReader(os.Stdin, maxText))
+	ir, err := io.ReadAll(io.LimitReader(os.Stdin, maxText+1))
 	if err != nil {
 		return err
+	}
+	if len(ir) > maxText {
+		return fmt.Errorf("the IR has more than %d bytes: want a shorter program", maxText)
 	}
 	functions, err := llvm.Load(cmp.Or(args[0], jit.SystemLibrary), args[1])
 	if err != nil {

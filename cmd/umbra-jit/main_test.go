@@ -218,15 +218,16 @@ func TestAssemble(t *testing.T) {
 	cfg := realLibrary(t)
 	self, err := os.Executable()
 	require.NoError(t, err)
-	const refused = "the IR is not valid"
+	const refused, tooLong = "the IR is not valid", "the IR has more than 16777216 bytes"
 	for ir, want := range map[string]string{
 		"define void @warp() {\nret void\n}\n": "warp:",
 		"define nonsense":                      refused,
+		strings.Repeat("; ", 8<<20) + ";":      tooLong,
 	} {
 		cmd := exec.Command(self, jit.Assemble, cfg.LLVM, cfg.Dependencies)
 		cmd.Stdin = strings.NewReader(ir)
 		text, err := cmd.CombinedOutput()
 		require.Contains(t, string(text), want)
-		require.Equal(t, want != refused, err == nil)
+		require.Equal(t, want != refused && want != tooLong, err == nil)
 	}
 }
