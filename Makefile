@@ -70,7 +70,7 @@ reference: ## write the generated pages of docs/reference and docs/man, and the 
 	$(GO) test ./cmd/api ./cmd/umbra -run 'Schema|Reference|ManPages' -update
 
 clean: ## remove what was built (fetched things stay in the cache folder)
-	rm -rf bin
+	rm -rf bin dist
 	$(GO) clean -testcache
 
 .PHONY: help build deb release demo real-card test test-release test-unit test-vm test-dra libvfio-user build-libvfio-user test-libvfio-user lint fuzz bench reference clean

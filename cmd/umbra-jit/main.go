@@ -8,12 +8,10 @@ import (
 	"io"
 	"os"
 	"runtime/debug"
-	"strings"
 
 	"golang.org/x/sys/cpu"
 
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/jit"
-	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/compile"
 	"github.com/umbra-gpu/umbra/cmd/umbra-jit/internal/llvm"
 	"github.com/umbra-gpu/umbra/cmd/umbra-jit/internal/process"
 )
@@ -81,7 +79,7 @@ func serve(library, dir, missing string) error {
 	return process.Serve(conn, programs)
 }
 
-// assemble writes to standard output the assembly of IR from standard input: PTX, if that is a kernel. Its arguments are those of run.
+// assemble writes to standard output the assembly of IR from standard input. Its arguments are those of run.
 func assemble(args []string) error {
 	const maxText = 16 << 20
 	switch len(args) {
@@ -91,19 +89,18 @@ func assemble(args []string) error {
 	default:
 		return fmt.Errorf("%s with %d arguments: want libLLVM and the folder of its dependencies", jit.Assemble, len(args))
 	}
-	ir, err := io.ReadAll(io.LimitReader(os.Stdin, maxText))
+	ir, err := io.ReadAll(io.LimitReader(os.Stdin, maxText+1))
 	if err != nil {
 		return err
+	}
+	if len(ir) > maxText {
+		return fmt.Errorf("the IR has more than %d bytes: want a shorter program", maxText)
 	}
 	functions, err := llvm.Load(cmp.Or(args[0], jit.SystemLibrary), args[1])
 	if err != nil {
 		return fmt.Errorf("%w; install libLLVM 19 (Debian: libllvm19), or name the library with --llvm", err)
 	}
-	newCompiler := functions.NewCompiler
-	if strings.Contains(string(ir), compile.KernelStart) {
-		newCompiler = functions.NewPTXCompiler
-	}
-	compiler, err := newCompiler()
+	compiler, err := functions.NewCompiler()
 	if err != nil {
 		return err
 	}

@@ -14,7 +14,6 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/engine"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/jit"
-	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/compile"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/interp"
 	"github.com/umbra-gpu/umbra/tests/smtest"
 )
@@ -228,16 +227,16 @@ func TestAssemble(t *testing.T) {
 	cfg := realLibrary(t)
 	self, err := os.Executable()
 	require.NoError(t, err)
-	const refused = "the IR is not valid"
+	const refused, tooLong = "the IR is not valid", "the IR has more than 16777216 bytes"
 	for ir, want := range map[string]string{
-		"define void @warp() {\nret void\n}\n":      "warp:",
-		compile.KernelStart + "() {\nret void\n}\n": ".entry kernel(",
-		"define nonsense":                           refused,
+		"define void @warp() {\nret void\n}\n": "warp:",
+		"define nonsense":                      refused,
+		strings.Repeat("; ", 8<<20) + ";":      tooLong,
 	} {
 		cmd := exec.Command(self, jit.Assemble, cfg.LLVM, cfg.Dependencies)
 		cmd.Stdin = strings.NewReader(ir)
 		text, err := cmd.CombinedOutput()
 		require.Contains(t, string(text), want)
-		require.Equal(t, want != refused, err == nil)
+		require.Equal(t, want != refused && want != tooLong, err == nil)
 	}
 }

@@ -4,8 +4,11 @@ import (
 	"bufio"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/alecthomas/kong"
 
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/isa"
 	"github.com/umbra-gpu/umbra/cmd/config"
@@ -16,7 +19,13 @@ type disasmCmd struct {
 	compileFlags
 }
 
-func (c *disasmCmd) Run(out output) error {
+func (c *disasmCmd) Run(parsed *kong.Context, out output) error {
+	switch given := flagsGiven(parsed); {
+	case !c.IR && !c.Asm && slices.Contains(given, "block"):
+		return &config.Error{Where: "--block", Reason: "only compiled code has it; add --ir or --asm"}
+	case !c.Asm && slices.Contains(given, "llvm"):
+		return &config.Error{Where: "--llvm", Reason: "only assembly needs it; add --asm"}
+	}
 	code, err := config.ReadInput(c.File)
 	if err != nil {
 		return badFile(c.File, err)
@@ -30,7 +39,7 @@ func (c *disasmCmd) Run(out output) error {
 		return badFile(c.File, fmt.Errorf("%d bytes: code is one or more words of 4 bytes, or of hexadecimal digits", len(code)))
 	}
 	w := bufio.NewWriter(out.stdout)
-	if c.IR || c.Asm || c.PTX {
+	if c.IR || c.Asm {
 		if err := c.compiled(code, w); err != nil {
 			return err
 		}

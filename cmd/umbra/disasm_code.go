@@ -23,9 +23,8 @@ import (
 type compileFlags struct {
 	IR    bool     `name:"ir" xor:"form" help:"Print the LLVM IR that the compiler of programs makes of the code."`
 	Asm   bool     `xor:"form" help:"Print the assembly of the machine code for this processor. umbra-jit makes it: beside this program or in $PATH."`
-	PTX   bool     `name:"ptx" xor:"form" help:"Print the same code as PTX, for a GPU: one thread's, with memory as one buffer. umbra-jit makes it."`
-	Block []uint32 `placeholder:"X,Y,Z" default:"256" help:"Threads in each dimension of a block, for --ir, --asm and --ptx."`
-	LLVM  string   `name:"llvm" placeholder:"FILE" env:"UMBRA_LLVM" help:"The library libLLVM.so.19.1 for --asm and --ptx, with its own dependencies beside it where the system lacks them. The default is the system's."`
+	Block []uint32 `placeholder:"X,Y,Z" default:"256" help:"Threads in each dimension of a block, for --ir and --asm."`
+	LLVM  string   `name:"llvm" placeholder:"FILE" env:"UMBRA_LLVM" help:"The library libLLVM.so.19.1 for --asm, with its own dependencies beside it where the system lacks them. The default is the system's."`
 }
 
 // Sizes of a launch for which code is compiled that was given without one: the most of each.
@@ -53,17 +52,6 @@ func (c *compileFlags) compiled(code []byte, to io.Writer) error {
 	}
 	o := fermi.Options(l)
 	o.Constant = nil
-	if c.PTX {
-		k, err := compile.CompileKernel(&fermi.FrontEnd{Launch: l}, o)
-		if err != nil {
-			return fmt.Errorf("the compiler refuses the program: %w", err)
-		}
-		text, err := c.assembly([]byte(k.IR))
-		if err == nil {
-			_, err = to.Write(text)
-		}
-		return err
-	}
 	p, err := compile.Compile(&fermi.FrontEnd{Launch: l}, o)
 	if err != nil {
 		return fmt.Errorf("the compiler refuses the program: %w", err)

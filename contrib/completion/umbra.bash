@@ -23,7 +23,7 @@ _umbra() {
 	"umbra rom") words="--help build show" ;;
 	"umbra rom build") words="--help --output --device --size --memory --without" ;;
 	"umbra rom show") words="--help --json" ;;
-	"umbra disasm") words="--help --ir --asm --ptx --block --llvm" ;;
+	"umbra disasm") words="--help --ir --asm --block --llvm" ;;
 	"umbra card") words="--help probe" ;;
 	"umbra card probe") words="--help --user --json" ;;
 	"umbra vfio-user") words="--help probe check" ;;

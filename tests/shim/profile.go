@@ -26,13 +26,13 @@ type profiled map[uint32]simd.Count
 
 // A ProfileBlock is a row of the table. Addresses of blocks are program counters, as faults and umbra disasm have them.
 type ProfileBlock struct {
-	Program          uint64  `json:"program"` // address of its entry in memory
-	Address          uint32  `json:"address"`
-	Instructions     int     `json:"instructions"`
-	Times            uint64  `json:"times"` // warps that ran it
-	WarpInstructions uint64  `json:"warp_instructions"`
-	Share            float64 `json:"share_percent"` // of all warp instructions
-	First            string  `json:"first"`
+	Program          uint64 // address of its entry in memory
+	Address          uint32
+	Instructions     int
+	Times            uint64 // warps that ran it
+	WarpInstructions uint64
+	Share            float64 // of all warp instructions
+	First            string
 }
 
 // Use makes the machines of a configuration count. Their programs are interpreted.

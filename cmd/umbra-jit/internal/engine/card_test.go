@@ -69,7 +69,7 @@ func TestCard(t *testing.T) {
 	k := &kept{dir: dir}
 	gpu := openCUDA(t)
 	if gpu == nil {
-		k.cpu, k.ptx = jittest.CompilerFor(t, "x86-64-v3"), jittest.PTXCompiler(t)
+		k.cpu, k.ptx = jittest.Compiler(t), jittest.PTXCompiler(t)
 	} else {
 		fmt.Printf("%s, %s\n", gpu.device, gpu.driver)
 	}

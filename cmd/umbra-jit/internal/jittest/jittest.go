@@ -33,11 +33,6 @@ func Compiler(t testing.TB) *llvm.Compiler {
 	return compiler(t, (*llvm.Functions).NewCompiler)
 }
 
-// CompilerFor is Compiler for a model of processors.
-func CompilerFor(t testing.TB, cpu string) *llvm.Compiler {
-	return compiler(t, func(l *llvm.Functions) (*llvm.Compiler, error) { return l.NewCompilerFor(cpu) })
-}
-
 // PTXCompiler is Compiler for a GPU.
 func PTXCompiler(t testing.TB) *llvm.Compiler {
 	return compiler(t, (*llvm.Functions).NewPTXCompiler)

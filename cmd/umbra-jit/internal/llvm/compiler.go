@@ -41,11 +41,6 @@ func (l *Functions) NewCompiler() (*Compiler, error) {
 	return l.newCompiler(triple, l.text(l.hostCPU()), l.text(l.hostFeatures()), relocPIC, codeModelSmall)
 }
 
-// NewCompilerFor makes one for a model of processors, by LLVM's name.
-func (l *Functions) NewCompilerFor(cpu string) (*Compiler, error) {
-	return l.newCompiler(triple, cpu, "", relocPIC, codeModelSmall)
-}
-
 func (l *Functions) newCompiler(triple, cpu, features string, reloc, model int32) (*Compiler, error) {
 	var target, message uintptr
 	if l.getTargetFromTriple(triple, &target, &message) != 0 {

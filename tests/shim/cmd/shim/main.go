@@ -5,7 +5,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -67,7 +66,6 @@ func runProgram(ctx context.Context, args []string) error {
 	flags.DurationVar(&cfg.Limit, "limit", time.Minute, "for one submission")
 	compile := flags.String("compile", compileOff, compileHelp)
 	profiled := flags.Bool("profile", false, "print which blocks of programs executed most warp instructions; programs are interpreted")
-	asJSON := flags.Bool("json", false, "with -profile: print all blocks as JSON, and what the program prints as errors")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -80,16 +78,9 @@ func runProgram(ctx context.Context, args []string) error {
 	if *profiled && (*compile != compileOff || *device != shim.OurCard) {
 		return fmt.Errorf("-profile with -compile %s -device %s: want -compile %s -device %s: our card's interpreter counts", *compile, *device, compileOff, shim.OurCard)
 	}
-	if *asJSON && !*profiled {
-		return fmt.Errorf("-json: want it with -profile")
-	}
 	var profile shim.Profile
-	output := io.Writer(os.Stdout)
 	if *profiled {
 		profile.Use(&cfg)
-	}
-	if *asJSON {
-		output = os.Stderr
 	}
 	host, err := newHost(ctx, (*fetch.Cache).Mesa, *version)
 	if err != nil {
@@ -107,13 +98,13 @@ func runProgram(ctx context.Context, args []string) error {
 			return err
 		}
 	}
-	p := shim.Program{Argv: argv, Device: *device, Config: cfg, Record: *record != "", Output: output, Errors: os.Stderr}
+	p := shim.Program{Argv: argv, Device: *device, Config: cfg, Record: *record != "", Output: os.Stdout, Errors: os.Stderr}
 	r, err := host.Run(ctx, p)
 	if err != nil && !p.Record && *device == shim.OurCard && ctx.Err() == nil {
 		return errors.Join(err, recordFailure(ctx, host, p))
 	}
 	if *profiled && err == nil {
-		err = printProfile(&profile, *asJSON)
+		err = profile.WriteTable(os.Stdout)
 	}
 	if r == nil {
 		return err
@@ -146,15 +137,6 @@ func recordFailure(ctx context.Context, host *shim.Host, p shim.Program) error {
 	}
 	fmt.Fprintf(os.Stderr, "shim: what it did until then is in %s; shim show explains it\n", f.Name())
 	return nil
-}
-
-func printProfile(p *shim.Profile, asJSON bool) error {
-	if !asJSON {
-		return p.WriteTable(os.Stdout)
-	}
-	e := json.NewEncoder(os.Stdout)
-	e.SetIndent("", "  ")
-	return e.Encode(p.Blocks())
 }
 
 // store writes a recording, and closes its file.

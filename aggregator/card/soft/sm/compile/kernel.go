@@ -24,11 +24,8 @@ type Kernel struct {
 	Constants []Constant
 }
 
-// KernelName is the name of the function. KernelStart begins its text, and is in no other IR.
-const (
-	KernelName  = "kernel"
-	KernelStart = "define ptx_kernel void @" + KernelName
-)
+// KernelName is the name of the function.
+const KernelName = "kernel"
 
 const kernelParameters = "ptr addrspace(1) %%memory, i64 %%low, i64 %%size, ptr addrspace(1) %%fault, i32 %%shared, ptr byval([%d x i32]) align 4 %%constants"
 
@@ -51,7 +48,7 @@ func (b *Builder) kernelPrologue() {
 		all[n] = c
 	}
 	b.do("@sharedMemory = external addrspace(3) global [0 x i8], align 16")
-	b.do(KernelStart+"("+kernelParameters+") #0 {", max(1, len(all)))
+	b.do("define ptx_kernel void @"+KernelName+"("+kernelParameters+") #0 {", max(1, len(all)))
 	b.do("%s", places)
 	for n, c := range all {
 		at := b.line("getelementptr i32, ptr %%constants, i32 %d", n)

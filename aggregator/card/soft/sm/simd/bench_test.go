@@ -51,7 +51,7 @@ again:
 		}
 		code, err := isa.Assemble(text + "bra again\n")
 		require.NoError(b, err)
-		for set, ops := range sets {
+		for set, ops := range sets() {
 			block, _ := newBlock(code, 256, nil)
 			var x Executor
 			x.Start(block.Launch)

@@ -22,20 +22,11 @@ type rowOps struct {
 	sequence                                    func(a *row, step uint32) bool // from the first lane on
 }
 
-// sets are those that this processor can run, by name, and fast are the fastest. They are chosen at
-// the start.
-var (
-	sets = map[string]rowOps{"plain": plain}
-	fast = plain
-)
+// fast are the fastest that this processor can run, and vectors their name. They are chosen at the start.
+var fast, vectors = plain, "plain"
 
 // Vectors names the fastest: "AVX2" or "plain".
-func Vectors() string {
-	if _, has := sets["AVX2"]; has {
-		return "AVX2"
-	}
-	return "plain"
-}
+func Vectors() string { return vectors }
 
 // plain are operations in plain Go.
 var plain = rowOps{

@@ -186,7 +186,7 @@ func (w *twins) disturb(r *rand.Rand, pc uint32) {
 func TestForms(t *testing.T) {
 	forms, best := isa.Forms(), fast
 	defer func() { fast = best }()
-	for name, ops := range sets {
+	for name, ops := range sets() {
 		fast = ops
 		t.Run(name, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(1, 2))

@@ -6,7 +6,7 @@ import "simd/archsimd"
 
 func init() {
 	if archsimd.X86.AVX2() && archsimd.X86.FMA() {
-		sets["AVX2"], fast = avx2, avx2
+		fast, vectors = avx2, "AVX2"
 	}
 }
 
