@@ -52,13 +52,13 @@ var conditions = []string{
 	"set $p2 0x1 eq u32 $r40 c0[0x8]\n$p2 brk", "mov b32 $r44 c0[0x8]\nset $p2 0x1 le u32 $r44 $r40\n$p2 brk",
 }
 
-// counted is a loop up to a constant of the launch. What it does depends on what is known of the counter.
-func counted(r *rand.Rand, label int) string {
+// counted is a loop up to a constant of the launch, n. What it does depends on what is known of the counter: whether that can be near n.
+func counted(r *rand.Rand, label int, n uint32) string {
 	return fmt.Sprintf(`mov b32 $r40 0x0
 prebrk out%[1]d
 in%[1]d:
 %[2]s
-set $p3 0x1 lt u32 $r40 0xff
+set $p3 0x1 lt u32 $r40 %#[3]x
 selp b32 $r41 $r40 0x100 $p3
 add b32 $r0 $r0 $r41
 shr s32 $r42 $r40 clamp 0x1f
@@ -71,14 +71,14 @@ add b32 $r0 $r0 $r43
 add b32 $r40 $r40 0x1
 bra in%[1]d
 out%[1]d:
-set $p3 0x1 lt u32 $r40 0xff
+set $p3 0x1 lt u32 $r40 %#[3]x
 mov b32 $r41 0x1
 selp b32 $r41 $r41 0x100 $p3
 add b32 $r0 $r0 $r41
-set $p3 0x1 gt u32 $r40 0xff
+set $p3 0x1 gt u32 $r40 %#[3]x
 selp b32 $r41 $r41 0x1000 $p3
 add b32 $r0 $r0 $r41
-`, label, conditions[r.IntN(len(conditions))])
+`, label, conditions[r.IntN(len(conditions))], max(n, 1)-1+uint32(r.IntN(3)))
 }
 
 // nested divides lanes that were divided before, with nothing in between.
