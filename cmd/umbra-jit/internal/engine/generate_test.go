@@ -57,8 +57,8 @@ var (
 	loops = []int{0, 1, counter}
 )
 
-// shaped makes one shape, with a piece or another shape in its body. Loops up to a constant end at the bound.
-func shaped(r *rand.Rand, label string, loop bool, bound uint32) string {
+// shaped makes one shape, with a piece or another shape in its body.
+func shaped(r *rand.Rand, label string, loop bool) string {
 	n := usual[r.IntN(len(usual))]
 	if loop {
 		n = loops[r.IntN(len(loops))]
@@ -70,12 +70,12 @@ func shaped(r *rand.Rand, label string, loop bool, bound uint32) string {
 	case k == 1 && !loop:
 		n = exits
 	case k == 2 && n != counter:
-		body += shaped(r, label+"i", false, bound)
+		body += shaped(r, label+"i", false)
 	case k < 8:
 		body += pieces[r.IntN(len(pieces))] + "\n"
 	}
 	if n == counter {
-		return counted(r, len(label), bound)
+		return counted(r, len(label))
 	}
 	condition := fmt.Sprintf("and b32 $r1 $r2 %#x\nxor b32 $r1 $r1 $r0\nand b32 $r1 $r1 0x7\nset $p0 0x1 %s u32 $r1 %#x\n",
 		1+r.IntN(31), [...]string{"lt", "eq", "ge", "ne"}[r.IntN(4)], r.IntN(7))
@@ -83,7 +83,7 @@ func shaped(r *rand.Rand, label string, loop bool, bound uint32) string {
 }
 
 // insert puts pieces, and no more loops than one, into lines that are structured.
-func insert(r *rand.Rand, lines []string, pieces []string, bound uint32) (text string) {
+func insert(r *rand.Rand, lines []string, pieces []string) (text string) {
 	loops := 0
 	for _, line := range lines {
 		text += line + "\n"
@@ -92,13 +92,13 @@ func insert(r *rand.Rand, lines []string, pieces []string, bound uint32) (text s
 		}
 		if strings.HasPrefix(line, "add b32 $r0 $r0") && loops == 0 && r.IntN(4) == 0 {
 			loops++
-			text += counted(r, loops, bound)
+			text += counted(r, loops)
 		}
 	}
 	return text
 }
 
-// farthest is as far as a loop may be that is known to end within 8 bits.
+// farthest is as far as a loop goes by a constant that is known to be of 8 bits.
 const farthest = 255
 
 // maxLines bounds a program: what is longer takes LLVM's time, and most of it goes on in interp.
@@ -159,9 +159,9 @@ func kernel(r *rand.Rand, loop bool) string {
 		body += nested
 	}
 	if loop {
-		body += counted(r, 0, farthest)
+		body += counted(r, 0)
 	}
-	body += insert(r, structured(r, false), uniform, farthest)
+	body += insert(r, structured(r, false), uniform)
 	return setup(r, body) + body + barriers[1] + smtest.Store
 }
 
@@ -181,7 +181,7 @@ func generate(r *rand.Rand, number int) *generated {
 	g := &generated{
 		size:   [...][3]uint32{{96, 1, 1}, {32, 3, 1}, {16, 4, 1}, {16, 6, 1}, {32, 1, 1}}[r.IntN(5)],
 		blocks: 1 + uint32(r.IntN(4)/3),
-		args:   [2]uint32{[...]uint32{0, 1, 3, 5}[r.IntN(4)], r.Uint32()},
+		args:   [2]uint32{[...]uint32{0, 0, 3, farthest}[r.IntN(4)], r.Uint32()},
 		passes: [...]string{llvm.Quick, llvm.Full}[r.IntN(2)],
 		moves:  number%3 == 0,
 	}
@@ -195,13 +195,13 @@ func generate(r *rand.Rand, number int) *generated {
 	switch {
 	case number%256 == 1:
 		g.args[0] = farthest
-		body = counted(r, 0, farthest) + insert(r, structured(r, false), pieces, farthest)
+		body = counted(r, 0) + insert(r, structured(r, false), pieces)
 	case number%256 == 3:
-		body = insert(r, structured(r, g.moves), pieces, g.args[0])
+		body = insert(r, structured(r, g.moves), pieces)
 	case number%64 == 5:
 		body = nested
 	default:
-		body = shaped(r, "l", g.moves, g.args[0])
+		body = shaped(r, "l", g.moves)
 	}
 	piece := func() string { return pieces[r.IntN(len(pieces))] + "\n" }
 	switch r.IntN(4) {

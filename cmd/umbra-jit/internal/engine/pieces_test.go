@@ -50,10 +50,12 @@ var conditions = []string{
 	"set $p2 0x1 ge s32 $r40 c0[0x8]\n$p2 brk", "set $p2 0x1 gt u32 $r40 c0[0x8]\n$p2 brk",
 	"set $p2 0x1 lt u32 $r40 c0[0x8]\n(not $p2) brk", "set $p2 0x1 le s32 $r40 c0[0x8]\n(not $p2) brk",
 	"set $p2 0x1 eq u32 $r40 c0[0x8]\n$p2 brk", "mov b32 $r44 c0[0x8]\nset $p2 0x1 le u32 $r44 $r40\n$p2 brk",
+	"mov b32 $r44 c0[0x8]\nset $p2 0x1 lt u32 $r44 $r40\n$p2 brk",
 }
 
-// counted is a loop up to a constant of the launch, n. What it does depends on what is known of the counter: whether that can be near n.
-func counted(r *rand.Rand, label int, n uint32) string {
+// counted is a loop up to a constant of the launch. What it does depends on what is known of the counter: whether that can be 0, or near
+// farthest.
+func counted(r *rand.Rand, label int) string {
 	return fmt.Sprintf(`mov b32 $r40 0x0
 prebrk out%[1]d
 in%[1]d:
@@ -78,7 +80,7 @@ add b32 $r0 $r0 $r41
 set $p3 0x1 gt u32 $r40 %#[3]x
 selp b32 $r41 $r41 0x1000 $p3
 add b32 $r0 $r0 $r41
-`, label, conditions[r.IntN(len(conditions))], max(n, 1)-1+uint32(r.IntN(3)))
+`, label, conditions[r.IntN(len(conditions))], [...]int{1, farthest - 1, farthest, farthest + 1}[r.IntN(4)])
 }
 
 // nested divides lanes that were divided before, with nothing in between.
