@@ -179,6 +179,7 @@ const WorkDir = "/mnt"
 // users have namespaces of their own.
 func (m *Mesa) Command(ctx context.Context, work string, env []string, argv ...string) *exec.Cmd {
 	var script strings.Builder
+	script.WriteString("PATH=$PATH:/usr/sbin:/sbin; ") // of chroot, which a user's PATH on Debian lacks
 	for _, d := range mounts {
 		fmt.Fprintf(&script, "mount --rbind %s \"$0%s\" || exit 125; ", d, d)
 	}
