@@ -2,6 +2,6 @@
 // shares with the server, as package jit says.
 //
 // One goroutine receives the server's requests, and runs the blocks of the first slot. Each further slot has one of the crew, which
-// sleeps between its turns; they take memory.mu to ask the server for pages. One goroutine compiles, one program at a time; programs.mu guards what it and the
-// first one share. Locks: programs.mu is taken alone.
+// sleeps between its turns; they take memory.mu to ask the server for pages. One goroutine compiles, one program at a time;
+// programs.mu guards what it and the first one share. Locks: programs.mu is taken alone.
 package process
