@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/umbra-gpu/umbra/cmd/api"
@@ -96,7 +97,7 @@ func (c *labRunCmd) Run(ctx context.Context, out output) (err error) {
 	err = vm.Agent().Call(ctx, proto.CmdRun, proto.RunArgs{Argv: argv}, &r)
 	cfg.Step("run the program")
 	fmt.Fprint(out.stdout, r.Output)
-	if err != nil && r.Exit <= 0 { // it did not run, or did not end by itself
+	if err != nil && r.Exit <= 0 && r.Signal == 0 { // it did not run
 		return err
 	}
 	report, err := server.Report()
@@ -108,10 +109,16 @@ func (c *labRunCmd) Run(ctx context.Context, out output) (err error) {
 		programText(&b, &status.Card)
 		fmt.Fprint(out.stderr, b.String())
 	}
-	if err == nil && r.Exit != 0 {
-		err = ended(r.Exit & 0xff)
+	switch {
+	case err != nil:
+		return err
+	case r.Signal != 0:
+		fmt.Fprintf(out.stderr, "umbra: a signal ended the program: %v\n", syscall.Signal(r.Signal))
+		return ended(128 + r.Signal) // as a shell has it
+	case r.Exit != 0:
+		return ended(r.Exit & 0xff)
 	}
-	return err
+	return nil
 }
 
 // atHome is a name below the user's folder if it begins with ~, which no shell expands in --mesa=~/mesa.
