@@ -82,7 +82,11 @@ func (r *Results) steps(b *strings.Builder, base string) {
 			return text
 		}}
 	}
-	grid(b, "Steps of a program: time, and its ratio to "+base, mine, rows)
+	title := "Steps of a program: time"
+	if slices.ContainsFunc(mine, func(k Key) bool { return k.Setup == base }) {
+		title += ", and its ratio to " + base
+	}
+	grid(b, title, mine, rows)
 }
 
 // scans is the table of how often page tables were scanned.
@@ -155,7 +159,9 @@ func grid(b *strings.Builder, title string, keys []Key, rows []row) {
 
 // legend explains what the tables have.
 func (r *Results) legend(b *strings.Builder, base string, groups []group) {
-	fmt.Fprintf(b, "ratio: time by that of %s, round by round; a time in its place: that does not have the scenario\n", base)
+	if slices.ContainsFunc(groups, func(g group) bool { return g.ratio != nil }) {
+		fmt.Fprintf(b, "ratio: time by that of %s, round by round; a time in its place: that does not have the scenario\n", base)
+	}
 	if slices.ContainsFunc(groups, func(g group) bool { return g.ratio != nil && hasInterval(g.ratio) }) {
 		b.WriteString("(a to b): 95 % interval of the median\n")
 	}

@@ -117,5 +117,5 @@ func TestErrors(t *testing.T) {
 	p, err := (&Options{Preset: "base", Policy: []string{"credit"}, Duration: new(time.Second)}).Plan()
 	require.NoError(t, err)
 	_, err = Simulate(t.Context(), p)
-	require.ErrorContains(t, err, "--duration: 1s: the program had not ended with credit where the length of the other's requests, ms is 0.1")
+	require.ErrorContains(t, err, "--duration: 1s: the program had not ended with credit where the length of the other's requests in ms is 0.1")
 }

@@ -47,10 +47,12 @@ func (a *ahead) later(e *trace.Event) {
 // Replay does to a device what a guest did to one GPU of a recording, and compares what it reads.
 func (f *File) Replay(gpu int, d Device) (Replayed, error) {
 	a := newAccesses(f, gpu)
-	fresh := a.more && a.next.Kind == trace.Reset
+	var fresh, used bool // fresh: it was reset before it was used; QEMU looks at its configuration before that
 	var open ahead
 	for a.more && len(open) < mostAhead {
 		e := a.next
+		fresh = fresh || e.Kind == trace.Reset && !used
+		used = used || e.Kind != trace.Reset && e.Unit != configuration
 		if e.Kind == trace.Lost {
 			return Replayed{a.n, fmt.Sprintf("the recording lost %d events here", e.Value)}, nil
 		}

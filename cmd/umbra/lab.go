@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/umbra-gpu/umbra/cmd/api"
@@ -42,10 +43,11 @@ type ended int
 
 func (e ended) Error() string { return fmt.Sprintf("the program ended with status %d", int(e)) }
 
-// labGPUs describes the server of a guest by the chip of its GPU, with the Mesa for it.
+// labGPUs describes the server of a guest by the chip of its GPU, with the Mesa for it. Without a scheduler there
+// would be no limits.request, and a program without end would not end.
 var labGPUs = map[string]struct{ mesa, server string }{
-	lab.ChipGF100: {"25", "card: {vram: 1GiB}\ngpus: [{name: gpu, vram: 768MiB, chip: gf100, socket: %q}]"},
-	lab.ChipGH100: {"26", "card: {vram: 8GiB}\ngpus: [{name: gpu, vram: 4GiB, chip: gh100, socket: %q}]"},
+	lab.ChipGF100: {"25", "scheduler: {policy: none}\ncard: {vram: 1GiB}\ngpus: [{name: gpu, vram: 768MiB, chip: gf100, socket: %q}]"},
+	lab.ChipGH100: {"26", "scheduler: {policy: none}\ncard: {vram: 8GiB}\ngpus: [{name: gpu, vram: 4GiB, chip: gh100, socket: %q}]"},
 }
 
 func (c *labRunCmd) Run(ctx context.Context, out output) (err error) {
@@ -96,7 +98,7 @@ func (c *labRunCmd) Run(ctx context.Context, out output) (err error) {
 	err = vm.Agent().Call(ctx, proto.CmdRun, proto.RunArgs{Argv: argv}, &r)
 	cfg.Step("run the program")
 	fmt.Fprint(out.stdout, r.Output)
-	if err != nil && r.Exit <= 0 { // it did not run, or did not end by itself
+	if err != nil && r.Exit <= 0 && r.Signal == 0 { // it did not run
 		return err
 	}
 	report, err := server.Report()
@@ -108,10 +110,16 @@ func (c *labRunCmd) Run(ctx context.Context, out output) (err error) {
 		programText(&b, &status.Card)
 		fmt.Fprint(out.stderr, b.String())
 	}
-	if err == nil && r.Exit != 0 {
-		err = ended(r.Exit & 0xff)
+	switch {
+	case err != nil:
+		return err
+	case r.Signal != 0:
+		fmt.Fprintf(out.stderr, "umbra: a signal ended the program: %v\n", syscall.Signal(r.Signal))
+		return ended(128 + r.Signal) // as a shell has it
+	case r.Exit != 0:
+		return ended(r.Exit & 0xff)
 	}
-	return err
+	return nil
 }
 
 // atHome is a name below the user's folder if it begins with ~, which no shell expands in --mesa=~/mesa.

@@ -124,7 +124,8 @@ type RunArgs struct {
 
 // RunResult is how the program ended.
 type RunResult struct {
-	Exit   int    `json:"exit"` // its status; -1 if a signal ended it
+	Exit   int    `json:"exit"`             // its status; -1 if a signal ended it
+	Signal int    `json:"signal,omitempty"` // the number of that signal
 	Output string `json:"output"`
 	NS     int64  `json:"ns"` // guest time
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -110,6 +111,9 @@ func TestRun(t *testing.T) {
 	r, err = s.Run(proto.RunArgs{Argv: []string{"head", "-c", "1000000", "/dev/zero"}})
 	require.NoError(t, err)
 	require.Len(t, r.Output, maxOutput)
+	r, err = s.Run(proto.RunArgs{Argv: []string{"sh", "-c", "kill -SEGV $$"}})
+	require.ErrorContains(t, err, "segmentation fault")
+	require.Equal(t, int(syscall.SIGSEGV), r.Signal)
 	_, err = s.Run(proto.RunArgs{Argv: []string{"sleep", "1000"}, TimeoutMS: 10})
 	require.ErrorContains(t, err, "killed after 10 ms")
 	_, err = s.Run(proto.RunArgs{})

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/umbra-gpu/umbra/cmd/lab/proto"
@@ -40,12 +41,15 @@ func (s *System) Run(a proto.RunArgs) (r proto.RunResult, err error) {
 	began := time.Now()
 	err = cmd.Run()
 	r = proto.RunResult{Exit: cmd.ProcessState.ExitCode(), Output: out.kept.String(), NS: time.Since(began).Nanoseconds()}
+	if p := cmd.ProcessState; p != nil && p.Sys().(syscall.WaitStatus).Signaled() {
+		r.Signal = int(p.Sys().(syscall.WaitStatus).Signal())
+	}
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
 	if errors.Is(err, exec.ErrNotFound) {
 		programs, _ := filepath.Glob("/programs/*") // fails only for a bad pattern
-		return r, fmt.Errorf("%s: no such program; the guest has Debian's in /usr/bin, and of -program %v", a.Argv[0], programs)
+		return r, fmt.Errorf("%s: no such program; the guest has some of Debian's in /usr/bin, and in /programs %v", a.Argv[0], programs)
 	}
 	if err != nil {
 		err = fmt.Errorf("%s: %w\n%s", a.Argv[0], err, r.Output)

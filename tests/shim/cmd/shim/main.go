@@ -10,9 +10,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/umbra-gpu/umbra/cmd/lab/fetch"
@@ -100,6 +102,10 @@ func runProgram(ctx context.Context, args []string) error {
 	}
 	p := shim.Program{Argv: argv, Device: *device, Config: cfg, Record: *record != "", Output: os.Stdout, Errors: os.Stderr}
 	r, err := host.Run(ctx, p)
+	var end *exec.ExitError
+	if errors.As(err, &end) && end.Sys().(syscall.WaitStatus).Signal() == syscall.SIGPIPE { // | head read enough
+		return nil
+	}
 	if err != nil && !p.Record && *device == shim.OurCard && ctx.Err() == nil {
 		return errors.Join(err, recordFailure(ctx, host, p))
 	}
