@@ -127,17 +127,24 @@ func TestReplay(t *testing.T) {
 	require.Empty(t, r.Difference)
 	require.Greater(t, r.Accesses, 500)
 
-	planted := bytes.Clone(file)
-	var e events.Event
-	const boot0 = 0
-	for at := bytes.IndexByte(planted, '\n') + 1; at < len(planted); at += events.EventSize {
-		if e.Parse(planted[at:]); e.Kind == events.Read && e.Unit == 0 && e.Addr == boot0 {
-			e.Value ^= 0x10
-			e.Append(planted[:at])
-			break
+	begins := bytes.IndexByte(file, '\n') + 1
+	// altered is the recording with other values for reads of a register.
+	altered := func(register uint64, value func(uint64) uint64) []byte {
+		b := bytes.Clone(file)
+		for at := begins; at < len(b); at += events.EventSize {
+			var e events.Event
+			if e.Parse(b[at:]); e.Kind == events.Read && e.Unit == 0 && e.Addr == register {
+				e.Value = value(e.Value)
+				e.Append(b[:at])
+			}
 		}
+		return b
 	}
-	begins := bytes.IndexByte(planted, '\n') + 1
+	const boot0, pmcIntr = 0, 0x100
+	beforeInterrupts := altered(pmcIntr, func(uint64) uint64 { return 0 })
+	require.NotEqual(t, file, beforeInterrupts)
+	require.Empty(t, replay(t, beforeInterrupts).Difference)
+	planted := altered(boot0, func(v uint64) uint64 { return v ^ 0x10 })
 	qemu := events.Event{Kind: events.Write, Unit: 7, Addr: 4, Size: 2} // as it does to the configuration before it resets the GPU
 	asQEMU := slices.Insert(bytes.Clone(planted), begins, qemu.Append(nil)...)
 	require.Regexp(t, `^access \d+: R4 000000 NV_PMC_BOOT_0 = 0c0000b3 .*; this card reads 0c0000a3$`, replay(t, asQEMU).Difference)
