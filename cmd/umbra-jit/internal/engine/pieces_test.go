@@ -53,10 +53,11 @@ var conditions = []string{
 	"mov b32 $r44 c0[0x8]\nset $p2 0x1 lt u32 $r44 $r40\n$p2 brk",
 }
 
-// counted is a loop up to a constant of the launch. What it does depends on what is known of the counter: whether that can be 0, or near
-// farthest.
+// counted is a loop up to a constant of the launch, from 0 or from just before it. What it does depends on what is known of the counter:
+// whether that can be 0, or near farthest.
 func counted(r *rand.Rand, label int) string {
-	return fmt.Sprintf(`mov b32 $r40 0x0
+	start := [...]string{"mov b32 $r40 0x0", "mov b32 $r44 c0[0x8]\nand b32 $r40 $r44 0xfe"}[r.IntN(2)]
+	return start + fmt.Sprintf(`
 prebrk out%[1]d
 in%[1]d:
 %[2]s

@@ -141,7 +141,6 @@ func (b *Builder) callOut(in *Instruction, code Code, name string) {
 	if in.Writes != nil {
 		changed = setOf(in.Writes)
 	}
-	u.partial = u.partial.or(changed) // in some lanes
 	k := b.t.block(in.Next, b.stack, b.block.full)
 	if k == nil {
 		b.t.incomplete, b.block.open = true, true
