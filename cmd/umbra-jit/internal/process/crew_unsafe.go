@@ -11,32 +11,27 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/jit"
 )
 
-// crew are threads that run the further slots of a step, each on a processor of its own if it can. They sleep in the kernel, since
-// what Go's scheduler starts may wait until what runs machine code comes back: most of a step. Each thread is a goroutine's that
-// ends with the process.
+// crew are threads that run slots of a step beside the server's own goroutine, each on a processor of its own if it can. They sleep in
+// the kernel, since what Go's scheduler starts may wait until what runs machine code comes back: most of a step. Each thread is a
+// goroutine's that ends with the process.
 type crew struct {
-	hands   [jit.Slots]hand // the first stands for the server's own goroutine
-	allowed unix.CPUSet
+	hands [jit.Slots]hand // the first stands for the server's own goroutine
 }
 
 type hand struct {
-	turn, done atomic.Uint32 // how often it was called, and was through
-	cpu        atomic.Int32  // one more than the processor where it began, 0 if it sleeps
-	work       func()        // of the next turn; nil if there is no goroutine yet
+	turn, taken, done atomic.Uint32 // how often it was called, the last turn that it or finish took, and that it was through
+	cpu               atomic.Int32  // one more than the processor where it began, 0 if it sleeps
+	work              func()        // of the next turn; nil if there is no goroutine yet
 }
 
 func newCrew() *crew {
-	c := new(crew)
-	if unix.SchedGetaffinity(0, &c.allowed) != nil {
-		c.allowed.Zero() // there are more than a set has: threads stay where they are
-	}
 	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + jit.Slots) // one that comes back from the kernel never waits
-	return c
+	return new(crew)
 }
 
-// start lets the hand of a slot do work.
-func (c *crew) start(slot int, work func()) {
-	h := &c.hands[slot]
+// start lets a hand do work.
+func (c *crew) start(n int, work func()) {
+	h := &c.hands[n]
 	begun := h.work != nil
 	h.work = work
 	h.turn.Add(1)
@@ -46,13 +41,15 @@ func (c *crew) start(slot int, work func()) {
 	}
 	go func() {
 		runtime.LockOSThread()
-		for done := uint32(0); ; done++ {
-			wait(&h.turn, done)
-			c.begin(slot)
-			h.work()
-			h.cpu.Store(0)
-			h.done.Store(done + 1)
-			wake(&h.done)
+		for turn := uint32(1); ; turn++ {
+			wait(&h.turn, turn-1)
+			if h.taken.CompareAndSwap(turn-1, turn) {
+				c.begin(n)
+				h.work()
+				h.cpu.Store(0)
+				h.done.Store(turn)
+				wake(&h.done)
+			}
 		}
 	}()
 }
@@ -60,34 +57,57 @@ func (c *crew) start(slot int, work func()) {
 // awake is how long finish looks before it sleeps: to wake takes longer than the end of most turns.
 const awake = 30 * time.Microsecond
 
-// finish waits until all are through.
-func (c *crew) finish() {
+// finish waits until all are through. If the time is over it takes the turns of those that are not awake yet, and returns one of
+// them, or 0: where other work keeps the processors, a step would wait for them longer than it took.
+func (c *crew) finish(over bool) (late int) {
 	until := time.Now().Add(awake)
 	for i := range c.hands {
 		h := &c.hands[i]
-		for turn := h.turn.Load(); h.done.Load() != turn; {
+		turn := h.turn.Load()
+		if over && h.done.Load() != turn && h.taken.CompareAndSwap(turn-1, turn) {
+			h.done.Store(turn)
+			late = i
+		}
+		for done := h.done.Load(); done != turn; done = h.done.Load() {
 			if time.Now().After(until) {
-				wait(&h.done, turn-1)
+				wait(&h.done, done)
 			}
 		}
 	}
+	return late
 }
 
-// begin says that a slot's thread runs here. The kernel may have woken it where another one's runs, which then waits as long, though
+// begin says that a hand's thread runs here. The kernel may have woken it where another one's runs, which then waits as long, though
 // other processors have nothing to do: it moves.
-func (c *crew) begin(slot int) {
-	free, here, shared := c.allowed, current(), false
+func (c *crew) begin(n int) {
+	var used unix.CPUSet
+	here, shared := current(), false
 	for i := range c.hands {
-		if cpu := int(c.hands[i].cpu.Load()) - 1; cpu >= 0 && i != slot {
-			free.Clear(cpu)
+		if cpu := int(c.hands[i].cpu.Load()) - 1; cpu >= 0 && i != n {
+			used.Set(cpu)
 			shared = shared || cpu == here
 		}
 	}
-	if shared && free.Count() > 0 && unix.SchedSetaffinity(0, &free) == nil { // which moves it at once
-		_ = unix.SchedSetaffinity(0, &c.allowed)
+	if shared && leave(&used) {
 		here = current()
 	}
-	c.hands[slot].cpu.Store(int32(here) + 1)
+	c.hands[n].cpu.Store(int32(here) + 1)
+}
+
+// leave moves this thread to a processor that is not used, if there is one.
+func leave(used *unix.CPUSet) bool {
+	var allowed, free unix.CPUSet
+	if unix.SchedGetaffinity(0, &allowed) != nil { // there are more than a set has
+		return false
+	}
+	for i := range free {
+		free[i] = allowed[i] &^ used[i]
+	}
+	if free.Count() == 0 || unix.SchedSetaffinity(0, &free) != nil { // which moves it at once
+		return false
+	}
+	_ = unix.SchedSetaffinity(0, &allowed) // fails where these have just been taken from it: it may stay there
+	return true
 }
 
 // current is the processor of this thread.

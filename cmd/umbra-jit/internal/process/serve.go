@@ -29,6 +29,7 @@ type server struct {
 	code   *program
 	slots  []slot
 	crew   *crew
+	own    int // the slot, modulo their number, that this goroutine runs
 
 	stuck atomic.Int64 // a slot, or noSlot
 }
@@ -204,15 +205,18 @@ func (s *server) begun() bool {
 	return slices.ContainsFunc(s.slots[1:], func(o slot) bool { return o.image.Begun != 0 || o.image.Next < o.image.End })
 }
 
-// together runs blocks in all slots.
+// together runs blocks in all slots. One whose thread did not wake in time is the server's own in the next step, so that its block,
+// for which others may wait, goes on.
 func (s *server) together(work *state.Work, end time.Time) {
 	for i := 1; i < len(s.slots); i++ {
-		if s.ready(i) == nil { // else its block waits for the server
-			s.crew.start(i, func() { s.slot(i, work, end, false) })
+		if n := (s.own + i) % len(s.slots); s.ready(n) == nil { // else its block waits for the server
+			s.crew.start(i, func() { s.slot(n, work, end, false) })
 		}
 	}
-	s.slot(0, work, end, false)
-	s.crew.finish()
+	if n := s.own % len(s.slots); s.ready(n) == nil {
+		s.slot(n, work, end, false)
+	}
+	s.own += s.crew.finish(time.Now().After(end))
 }
 
 // ran counts the warp instructions of the launch so far.
