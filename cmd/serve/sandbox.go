@@ -165,6 +165,7 @@ func (p *Plan) Filter() (missing string, err error) {
 	f.Argument(unix.SYS_IOCTL, 1, func(f *sandbox.Filter) {
 		f.Masked(0xff00, 0xaa00, 'F'<<8, '!'<<8) // the kind: of userfaultfd, of the NVIDIA driver, of seccomp's listeners
 	})
+	f.Argument(unix.SYS_SCHED_SETAFFINITY, 0, func(f *sandbox.Filter) { f.Equal(0, sandbox.Allow) }) // umbra-jit moves its threads
 	f.Argument(unix.SYS_CLONE, 0, func(f *sandbox.Filter) {
 		f.Bits(unix.CLONE_NEWUSER|unix.CLONE_NEWNS|unix.CLONE_NEWNET|unix.CLONE_NEWPID|unix.CLONE_NEWIPC|unix.CLONE_NEWUTS|unix.CLONE_NEWCGROUP, refuse)
 		f.Answer(sandbox.Allow)

@@ -92,6 +92,10 @@ func escape(folder, mode string) (map[string]string, error) {
 	try("netlink socket", socket(unix.AF_NETLINK, unix.SOCK_RAW))
 	try("execute another program", exec.Command("/bin/true").Run())
 	try("unshare", unix.Unshare(unix.CLONE_NEWUTS))
+	var processors unix.CPUSet
+	try("ask for processors", unix.SchedGetaffinity(0, &processors))
+	try("move a thread", unix.SchedSetaffinity(0, &processors))
+	try("move another process", unix.SchedSetaffinity(os.Getppid(), &processors))
 	_, err = worker.Start(worker.Config{Command: []string{"/proc/self/exe", workerArgument}, User: "nobody", Log: func(format string, args ...any) { try("process", fmt.Errorf(format, args...)) }}, nil)
 	try("start the process of a card", err)
 	return tried, nil
@@ -111,6 +115,7 @@ func TestSandbox(t *testing.T) {
 	for mode, want := range map[string]map[string]string{
 		SandboxOn: {
 			"read the configuration": done, "listen beside the socket": done, "start the process of a card": "the NVIDIA driver is not loaded",
+			"ask for processors": done, "move a thread": done, "move another process": eperm,
 			"read another file": eacces, "write a file beside the socket": eacces, "listen elsewhere": eacces, "execute another program": eacces,
 			"make a folder": eperm, "TCP socket": eperm, "netlink socket": eperm, "unshare": eperm,
 		},
