@@ -3,8 +3,8 @@ package trace
 import (
 	"encoding/binary"
 	"fmt"
+	"regexp"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/umbra-gpu/umbra/aggregator/trace"
@@ -45,9 +45,12 @@ func (a *ahead) later(e *trace.Event) {
 	*a = slices.DeleteFunc(*a, func(p early) bool { return same(&p.e, e) && p.got == e.Value })
 }
 
-// sooner reports whether a read found interrupts that came after the last look of the recorded guest.
-func (f *File) sooner(p early) bool {
-	return p.got&p.e.Value == p.e.Value && strings.Contains(f.place(&p.e), "_INTR")
+// pending are registers of interrupts that wait.
+var pending = regexp.MustCompile(`_INTR(_\d|_LEAF|_TOP)?(\W|$)`)
+
+// sooner reports whether a read found interrupts that the recorded guest did not see yet, and may never have looked for.
+func (f *File) sooner(e *trace.Event, got uint64) bool {
+	return got&e.Value == e.Value && pending.MatchString(f.place(e))
 }
 
 // Replay does to a device what a guest did to one GPU of a recording, and compares what it reads.
@@ -75,11 +78,10 @@ func (f *File) Replay(gpu int, d Device) (Replayed, error) {
 			a.read()
 			continue
 		}
-		if e, _ = a.take(); !waitFor(d, &e, &got) {
+		if e, _ = a.take(); !f.sooner(&e, got) && !waitFor(d, &e, &got) {
 			open = append(open, early{e, got, fmt.Sprintf("access %d: %s; this card reads %0*x", a.n, f.text(&e), 2*int(e.Size), got)})
 		}
 	}
-	open = slices.DeleteFunc(open, f.sooner)
 	if len(open) == 0 {
 		return Replayed{Accesses: a.n}, f.err
 	}

@@ -61,8 +61,8 @@ type unknownBuild struct{ error }
 // mendOrWarn mends a file, or leaves it as it is and says so: Debian's next upload is a build that is not known here.
 func mendOrWarn(file string, w io.Writer) error {
 	err := mend(file)
-	if e, is := errors.AsType[unknownBuild](err); is {
-		fmt.Fprintf(w, "bundle: warning: NVK stays as it is, and compute on Hopper needs the mended one: %v\n", e)
+	if _, is := errors.AsType[unknownBuild](err); is {
+		fmt.Fprintf(w, "bundle: warning: NVK stays as it is, and compute on Hopper needs the mended one: %v\n", err)
 		return nil
 	}
 	return err
@@ -75,7 +75,7 @@ func mend(file string) error {
 		return err
 	}
 	if data, err = mended(data); err != nil {
-		return unknownBuild{fmt.Errorf("%s: %w; or build Mesa with docs/patches/mesa-hopper.patch, and name its folder in MESA_OVER", file, err)}
+		return fmt.Errorf("%s: %w; or build Mesa with docs/patches/mesa-hopper.patch, and name its folder in MESA_OVER", file, err)
 	}
 	if err := os.Remove(file); err != nil {
 		return err
@@ -94,7 +94,7 @@ func mended(data []byte) ([]byte, error) {
 		for _, of := range slices.Sorted(maps.Keys(builds)) {
 			known = append(known, builds[of].version)
 		}
-		return nil, fmt.Errorf("build ID %q of NVK is not known; want Debian's Mesa %s", id, strings.Join(known, " or "))
+		return nil, unknownBuild{fmt.Errorf("build ID %q of NVK is not known; want Debian's Mesa %s", id, strings.Join(known, " or "))}
 	}
 	data = slices.Clone(data)
 	for _, e := range b.edits {
