@@ -1,10 +1,12 @@
 package e2e
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -43,4 +45,10 @@ int main(int argc, char **argv) {
 	require.Equal(t, 43, cmd.ProcessState.ExitCode(), stderr.String())
 	require.Regexp(t, `(?m)^umbra: [1-9][0-9]{3,} traps, [1-9][0-9]* interrupts, `, stderr.String())
 	require.NotContains(t, stderr.String(), "rule ")
+
+	out, err = exec.CommandContext(t.Context(), umbra, "lab", "run", "sh", "-c", "kill -SEGV $$").CombinedOutput()
+	exit, ok := errors.AsType[*exec.ExitError](err)
+	require.True(t, ok, "%v %s", err, out)
+	require.Equal(t, 128+int(syscall.SIGSEGV), exit.ExitCode(), "%s", out)
+	require.Contains(t, string(out), "umbra: a signal ended the program: segmentation fault")
 }

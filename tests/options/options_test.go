@@ -44,12 +44,13 @@ func TestFew(t *testing.T) {
 // stores, and moves under work) leave the memory, the fences and the faults that their
 // model predicts.
 func TestPrograms(t *testing.T) {
-	for i, c := range slices.Concat([]Combination{Oracle}, scale.Of(Few(), All())) {
-		t.Run(c.String(), func(t *testing.T) {
-			t.Parallel()
-			runPrograms(t, c, testserver.SharedConfig{}, scale.Of(0, 3*i), 3)
-		})
-	}
+	each(t, slices.Concat([]Combination{Oracle}, scale.Of(Few(), All())), func(t *testing.T, i int, c Combination) {
+		runPrograms(t, c, testserver.SharedConfig{}, scale.Of(0, 3*i), 3)
+	})
+}
+
+func each(t *testing.T, all []Combination, test func(t *testing.T, i int, c Combination)) {
+	scale.Each(t, len(all), func(i int) string { return all[i].String() }, func(t *testing.T, i int) { test(t, i, all[i]) })
 }
 
 // runPrograms runs n random programs from a seed on. They have no large buffers, and rings
@@ -76,10 +77,9 @@ func runPrograms(t *testing.T, c Combination, cfg testserver.SharedConfig, seed,
 // TestFaultsStay: with all options, on both chips, a channel that faults is stopped and says where. Another
 // of the same space copies on.
 func TestFaultsStay(t *testing.T) {
-	for _, c := range scale.Of(Few(), All()) {
-		for _, chip := range rig.Chips {
-			t.Run(chip.Device.Name()+" "+c.String(), func(t *testing.T) {
-				t.Parallel()
+	for _, chip := range rig.Chips {
+		t.Run(chip.Device.Name(), func(t *testing.T) {
+			each(t, scale.Of(Few(), All()), func(t *testing.T, _ int, c Combination) {
 				limits, err := c.Limits()
 				require.NoError(t, err)
 				gpu, err := c.GPU("a", chip.VRAM)
@@ -99,7 +99,7 @@ func TestFaultsStay(t *testing.T) {
 				}
 				require.NoError(t, bad.Close())
 			})
-		}
+		})
 	}
 }
 
@@ -107,11 +107,10 @@ func TestFaultsStay(t *testing.T) {
 // if the card keeps translations over an invalidate.
 func TestOtherCards(t *testing.T) {
 	for name, cfg := range testserver.OtherCards {
-		for i, c := range scale.Of(Bare()[3:], Bare()) {
-			t.Run(name+", "+c.String(), func(t *testing.T) {
-				t.Parallel()
+		t.Run(name, func(t *testing.T) {
+			each(t, scale.Of(Bare()[3:], Bare()), func(t *testing.T, i int, c Combination) {
 				runPrograms(t, c, cfg, scale.Of(60, 20*i), scale.Of(3, 20))
 			})
-		}
+		})
 	}
 }
