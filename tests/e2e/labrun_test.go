@@ -46,7 +46,8 @@ int main(int argc, char **argv) {
 	require.Regexp(t, `(?m)^umbra: [1-9][0-9]{3,} traps, [1-9][0-9]* interrupts, `, stderr.String())
 	require.NotContains(t, stderr.String(), "rule ")
 
-	out, err = exec.CommandContext(t.Context(), umbra, "lab", "run", "sh", "-c", "kill -SEGV $$").CombinedOutput()
+	require.NoError(t, os.WriteFile(source, []byte("#include <signal.h>\nint main() { return raise(SIGSEGV); }\n"), 0o644))
+	out, err = exec.CommandContext(t.Context(), umbra, "lab", "run", source).CombinedOutput()
 	exit, ok := errors.AsType[*exec.ExitError](err)
 	require.True(t, ok, "%v %s", err, out)
 	require.Equal(t, 128+int(syscall.SIGSEGV), exit.ExitCode(), "%s", out)
