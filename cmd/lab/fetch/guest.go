@@ -27,7 +27,7 @@ const loader = "usr/lib64/ld-linux-x86-64.so.2"
 var guestFiles = []string{
 	loader,
 	"usr/bin/clinfo",
-	"etc/OpenCL/vendors/rusticl.icd",
+	openCL,
 	libraries + "/libOpenCL.so.1",
 	libraries + "/libRusticlOpenCL.so.1",
 	"usr/lib/clc/spirv*", // the OpenCL C library

@@ -112,6 +112,9 @@ func (c *Cache) ownMesa(ctx context.Context, dir string, base Mesa) (Mesa, error
 	if err != nil {
 		return Mesa{}, err
 	}
+	if !base.Vulkan && !exists(filepath.Join(p.dir, openCL)) {
+		c.printf("Mesa %s has no OpenCL, for want of %s; -Dgallium-rusticl=true makes it", p.dir, openCL)
+	}
 	p.content = fmt.Sprintf("%x", sha256.Sum256(fmt.Append(nil, p.content, base.Packages)))[:16]
 	own := c.path("mesa", fmt.Sprintf("own-%x", sha256.Sum256([]byte(base.Root+p.dir)))[:20])
 	m := base

@@ -23,13 +23,13 @@ func TestShaders(t *testing.T) {
 		require.ErrorContains(t, err, "clinfo: ")
 		require.Empty(t, files)
 	}
-	shaders := filepath.Join(filepath.Dir(m.Root), "shaders")
-	require.NoDirExists(t, shaders)
+	cache := filepath.Join(filepath.Dir(m.Root), "cache")
+	require.NoDirExists(t, cache)
 
-	require.NoError(t, os.MkdirAll(shaders, 0o755))
-	require.NoError(t, os.WriteFile(filepath.Join(shaders, "index"), nil, 0o644))
+	require.NoError(t, os.MkdirAll(cache, 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(cache, "index"), nil, 0o644))
 	dir, files, err := m.Shaders(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, shaders, dir)
+	require.Equal(t, cache, dir)
 	require.Equal(t, []string{"index"}, files)
 }

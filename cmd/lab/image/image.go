@@ -60,8 +60,8 @@ type Content struct {
 // compiler, it has the sources there too, and the headers of the project's programs.
 const ProgramsDir = "/programs"
 
-// shaderCache is where a guest's Mesa looks for what it has compiled: its programs have HOME=/tmp.
-const shaderCache = "tmp/.cache/" + fetch.ShaderCacheDir
+// userCache is where a guest's Mesa looks for what it has compiled: its programs have HOME=/tmp.
+const userCache = "tmp/.cache"
 
 // programs is the project's folder of programs, with the headers that they share.
 const programs = "tests/shim/programs"
@@ -151,7 +151,7 @@ func Build(ctx context.Context, dir string, c Content) (string, error) {
 	}
 	defer os.Remove(tmp.Name())
 	if c.Mesa != nil {
-		err = errors.Join(a.addFiles(tmp, "", c.Mesa.Root, files, nil), a.addFiles(tmp, shaderCache, shaders, compiled, nil))
+		err = errors.Join(a.addFiles(tmp, "", c.Mesa.Root, files, nil), a.addFiles(tmp, userCache, shaders, compiled, nil))
 	}
 	if c.Firmware != nil && err == nil {
 		err = a.addFiles(tmp, libDir(c)+"/firmware", c.Firmware.Root, c.FirmwareFiles, nil)
