@@ -137,21 +137,32 @@ func TestReadOnlyPages(t *testing.T) {
 	}
 }
 
-// A row that leaves the end of shared memory is wrong, and one that reaches it is not.
-func TestSharedEdge(t *testing.T) {
+// A row that leaves the end of memory is wrong, and one that reaches it is not.
+func TestEdge(t *testing.T) {
 	c := jittest.Compiler(t)
-	for _, access := range []string{"st b32 s[$r3] $r2", "ld b32 $r4 s[$r3]", "st b64 s[$r3] $r4d", "ld b64 $r4d s[$r3]"} {
-		bytes := 4
-		if strings.Contains(access, "b64") {
-			bytes = 8
-		}
-		for _, size := range [][3]uint32{{32, 1, 1}, {16, 2, 1}, {24, 1, 1}} {
-			for _, beyond := range []int{0, 16, 64} {
-				rows := int(min(size[0], 32))
-				text := fmt.Sprintf("mov b32 $r2 $tidx\nmul $r3 u32 $r2 u32 %#x\nadd b32 $r3 $r3 %#x\n%s\nexit\n", bytes, 4096-rows*bytes+beyond, access)
-				w := newTwins(t, c, llvm.Quick, assemble(t, text), size, nil)
-				require.Equal(t, beyond > 0, w.run(t, text, forever) != nil, text)
-				require.Positive(t, w.runner.Compiled)
+	spaces := []struct {
+		address  string // of the row's end before the rows: %[1]d is the logarithm of a lane's bytes
+		end      int
+		accesses []string
+	}{
+		{"mov b32 $r2 $tidx\nshl b32 $r6 $r2 clamp %[1]d\nadd b32 $r6 $r6 %#[2]x\n", 4096,
+			[]string{"st b32 s[$r6] $r2", "ld b32 $r4 s[$r6]", "st b64 s[$r6] $r4d", "ld b64 $r4d s[$r6]"}},
+		{"mov b32 $r2 $tidx\nmov b32 $r8 %#[2]x\nmov b32 $r9 0x1\nadd b32 $r6 $c (shl $r2 %[1]d) $r8\nadd b32 $r7 $r9 0x0 $c\n", smtest.Size,
+			[]string{"st b32 wb g[$r6d] $r2", "ld b32 $r4 ca g[$r6d]", "st b64 wb g[$r6d] $r4d", "ld b64 $r4d ca g[$r6d]"}},
+	}
+	for _, space := range spaces {
+		for _, access := range space.accesses {
+			log := 2
+			if strings.Contains(access, "b64") {
+				log = 3
+			}
+			for _, size := range [][3]uint32{{32, 1, 1}, {16, 2, 1}, {24, 1, 1}} {
+				for _, beyond := range []int{0, 16, 64} {
+					text := fmt.Sprintf(space.address, log, space.end-int(size[0])<<log+beyond) + access + "\nexit\n"
+					w := newTwins(t, c, llvm.Quick, assemble(t, text), size, nil)
+					require.Equal(t, beyond > 0, w.run(t, text, forever) != nil, text)
+					require.Positive(t, w.runner.Compiled)
+				}
 			}
 		}
 	}
