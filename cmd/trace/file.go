@@ -146,10 +146,13 @@ func (f *File) Find(name string) (int, error) {
 }
 
 // regions are the names of what an access reaches.
-var regions = [...]string{"BAR0", "BAR1", "BAR2", "BAR3", "BAR4", "BAR5", "ROM", configuration: "PCI", "VGA"}
+var regions = [...]string{"BAR0", "BAR1", "BAR2", "BAR3", "BAR4", "BAR5", romRegion: "ROM", configuration: "PCI", "VGA"}
 
-// configuration is the region of a PCI device's configuration space.
-const configuration = 7
+// Regions of a PCI device behind its BARs: its ROM and its configuration space.
+const (
+	romRegion     = 6
+	configuration = 7
+)
 
 // place names where an access went: a register by its name.
 func (f *File) place(e *trace.Event) string {

@@ -62,6 +62,9 @@ func TestOpenCL(t *testing.T) {
 				require.Contains(b.t, r.Output, "NVC0")
 			})
 			for _, source := range right {
+				if programName(source) == "blur" && c.mesa == "26" {
+					continue // OpenCL of Mesa 26 refuses images on the card, see docs/ci.md
+				}
 				b.attempt(programName(source), func(b *fixture) {
 					var r proto.RunResult
 					w := b.during(func() {

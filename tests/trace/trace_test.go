@@ -27,6 +27,7 @@ import (
 	"github.com/umbra-gpu/umbra/devmodel/guest"
 	"github.com/umbra-gpu/umbra/devmodel/guest/push"
 	"github.com/umbra-gpu/umbra/mmio"
+	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/tests/rig"
 	"github.com/umbra-gpu/umbra/vfiouser"
 	"github.com/umbra-gpu/umbra/vfiouser/client"
@@ -129,11 +130,11 @@ func TestReplay(t *testing.T) {
 
 	begins := bytes.IndexByte(file, '\n') + 1
 	// altered is the recording with other values for reads of a register.
-	altered := func(register uint64, value func(uint64) uint64) []byte {
+	altered := func(unit uint8, register uint64, value func(uint64) uint64) []byte {
 		b := bytes.Clone(file)
 		for at := begins; at < len(b); at += events.EventSize {
 			var e events.Event
-			if e.Parse(b[at:]); e.Kind == events.Read && e.Unit == 0 && e.Addr == register {
+			if e.Parse(b[at:]); e.Kind == events.Read && e.Unit == unit && e.Addr == register {
 				e.Value = value(e.Value)
 				e.Append(b[:at])
 			}
@@ -141,10 +142,14 @@ func TestReplay(t *testing.T) {
 		return b
 	}
 	const boot0, pmcIntr = 0, 0x100
-	beforeInterrupts := altered(pmcIntr, func(uint64) uint64 { return 0 })
-	require.NotEqual(t, file, beforeInterrupts)
+	beforeInterrupts := altered(0, pmcIntr, func(uint64) uint64 { return 0 })
+	require.False(t, bytes.Equal(file, beforeInterrupts))
 	require.Equal(t, r, replay(t, beforeInterrupts))
-	planted := altered(boot0, func(v uint64) uint64 { return v ^ 0x10 })
+	const gpGet = gf100.USERDSize + gf100.USERDGPGet // of channel 1, in the BAR1
+	otherMemory := altered(1, gpGet, func(v uint64) uint64 { return v + 1 })
+	require.False(t, bytes.Equal(file, otherMemory))
+	require.Equal(t, r, replay(t, otherMemory))
+	planted := altered(0, boot0, func(v uint64) uint64 { return v ^ 0x10 })
 	qemu := events.Event{Kind: events.Write, Unit: 7, Addr: 4, Size: 2} // as it does to the configuration before it resets the GPU
 	asQEMU := slices.Insert(bytes.Clone(planted), begins, qemu.Append(nil)...)
 	require.Regexp(t, `^access \d+: R4 000000 NV_PMC_BOOT_0 = 0c0000b3 .*; this card reads 0c0000a3$`, replay(t, asQEMU).Difference)

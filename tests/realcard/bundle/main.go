@@ -114,7 +114,7 @@ func layOutOthers(ctx context.Context, cache *fetch.Cache, c image.Content, dir 
 	if c.Programs, err = addVkpeak(ctx, dir, built, m); err != nil {
 		return err
 	}
-	return compose(ctx, dir, "others.cpio", c, m, "tests/e2e/programs/compute.c", "tests/e2e/programs/vkfft.c", "tests/shim/programs/saxpy.c", "tests/shim/programs/reduce.c")
+	return compose(ctx, dir, "others.cpio", c, m, "tests/e2e/programs/compute.c", programs+"/vkfft.c", "tests/shim/programs/saxpy.c", "tests/shim/programs/reduce.c")
 }
 
 // hopper lays out a Mesa that runs programs on Hopper: with the files of MESA_OVER, or with Debian's driver mended if it can be.

@@ -1,7 +1,7 @@
 // Runs Fourier transforms by VkFFT, single precision, and holds each to FFTW's in double precision. VkFFT writes its shaders
 // as text for each size, and glslang compiles them here: sizes are few. As a control, each result must also be found wrong
 // after one of its words has lost its sign.
-#include "vulkan/gpu.h"
+#include "gpu.h"
 #include <fftw3.h>
 #include <math.h>
 #include <time.h>
