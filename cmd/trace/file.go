@@ -15,6 +15,7 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator/trace"
 	"github.com/umbra-gpu/umbra/mmio"
+	"github.com/umbra-gpu/umbra/vfiouser"
 )
 
 // Version is that of the format.
@@ -146,13 +147,7 @@ func (f *File) Find(name string) (int, error) {
 }
 
 // regions are the names of what an access reaches.
-var regions = [...]string{"BAR0", "BAR1", "BAR2", "BAR3", "BAR4", "BAR5", romRegion: "ROM", configuration: "PCI", "VGA"}
-
-// Regions of a PCI device behind its BARs: its ROM and its configuration space.
-const (
-	romRegion     = 6
-	configuration = 7
-)
+var regions = [...]string{"BAR0", "BAR1", "BAR2", "BAR3", "BAR4", "BAR5", vfiouser.RegionROM: "ROM", vfiouser.RegionConfig: "PCI", "VGA"}
 
 // place names where an access went: a register by its name.
 func (f *File) place(e *trace.Event) string {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/umbra-gpu/umbra/aggregator/trace"
+	"github.com/umbra-gpu/umbra/vfiouser"
 )
 
 // Device is a GPU that a recording is played to.
@@ -47,7 +48,9 @@ func (a *ahead) later(e *trace.Event) {
 
 // window reports whether an access is to memory, by a window into it: engines write that at their own speed, and in a replay not what
 // they read from the guest.
-func window(e *trace.Event) bool { return e.Unit > 0 && e.Unit < romRegion }
+func window(e *trace.Event) bool {
+	return e.Unit > vfiouser.RegionBAR0 && e.Unit <= vfiouser.RegionBAR5
+}
 
 // pending are registers of interrupts that wait.
 var pending = regexp.MustCompile(`_INTR(_\d|_LEAF|_TOP)?(\W|$)`)
@@ -65,7 +68,7 @@ func (f *File) Replay(gpu int, d Device) (Replayed, error) {
 	for a.more && len(open) < mostAhead {
 		e := a.next
 		fresh = fresh || e.Kind == trace.Reset && !used
-		used = used || e.Kind != trace.Reset && e.Unit != configuration
+		used = used || e.Kind != trace.Reset && e.Unit != vfiouser.RegionConfig
 		if e.Kind == trace.Lost {
 			return Replayed{a.n, fmt.Sprintf("the recording lost %d events here", e.Value)}, nil
 		}

@@ -43,11 +43,10 @@ type ended int
 
 func (e ended) Error() string { return fmt.Sprintf("the program ended with status %d", int(e)) }
 
-// labGPUs describes the server of a guest by the chip of its GPU, with the Mesa for it. Without a scheduler there
-// would be no limits.request, and a program without end would not end.
+// labGPUs describes the server of a guest by the chip of its GPU, with the Mesa for it.
 var labGPUs = map[string]struct{ mesa, server string }{
-	lab.ChipGF100: {"25", "scheduler: {policy: none}\ncard: {vram: 1GiB}\ngpus: [{name: gpu, vram: 768MiB, chip: gf100, socket: %q}]"},
-	lab.ChipGH100: {"26", "scheduler: {policy: none}\ncard: {vram: 8GiB}\ngpus: [{name: gpu, vram: 4GiB, chip: gh100, socket: %q}]"},
+	lab.ChipGF100: {"25", "card: {vram: 1GiB}\ngpus: [{name: gpu, vram: 768MiB, chip: gf100, socket: %q}]"},
+	lab.ChipGH100: {"26", "card: {vram: 8GiB}\ngpus: [{name: gpu, vram: 4GiB, chip: gh100, socket: %q}]"},
 }
 
 func (c *labRunCmd) Run(ctx context.Context, out output) (err error) {
@@ -147,7 +146,8 @@ func library(ctx context.Context, chip string) string {
 
 func serveGPU(ctx context.Context, chip, socket string, out output) (*serve.Server, error) {
 	o := config.Default()
-	text := fmt.Sprintf(labGPUs[chip].server, socket)
+	// Without a scheduler there would be no limits.request, and a program without end would not end.
+	text := "scheduler: {policy: none}\n" + fmt.Sprintf(labGPUs[chip].server, socket)
 	if err := errors.Join(o.Parse("the configuration of umbra lab run", []byte(text)), o.Check()); err != nil {
 		return nil, err
 	}

@@ -41,8 +41,8 @@ func (s *System) Run(a proto.RunArgs) (r proto.RunResult, err error) {
 	began := time.Now()
 	err = cmd.Run()
 	r = proto.RunResult{Exit: cmd.ProcessState.ExitCode(), Output: out.kept.String(), NS: time.Since(began).Nanoseconds()}
-	if p := cmd.ProcessState; p != nil && p.Sys().(syscall.WaitStatus).Signaled() {
-		r.Signal = int(p.Sys().(syscall.WaitStatus).Signal())
+	if p := cmd.ProcessState; p != nil {
+		r.Signal = max(0, int(p.Sys().(syscall.WaitStatus).Signal())) // -1 if none ended it
 	}
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
