@@ -12,7 +12,7 @@ import (
 	"github.com/umbra-gpu/umbra/devmodel/guest/push"
 )
 
-// Each channel has a page of ring, a page with the words that end a submission, and a page
+// Each channel has a page of ring, a page with the words that end submissions, and a page
 // with the fence that those release. They are at the end of the address space.
 const (
 	addressBits = 40 // of an address space
@@ -22,6 +22,7 @@ const (
 	ringLog2  = 9
 	ringSize  = 1 << ringLog2
 	fencePage = 2 * 4096
+	endSize   = 128 // of the words that end a submission
 )
 
 // Push is a part of a submission: words that the card fetches.
@@ -36,7 +37,7 @@ type Channel struct {
 	ch      card.Channel
 	own     *Buffer
 	put     uint32
-	fence   uint32
+	fence   uint32 // of the last submission
 
 	doorbell chan struct{}         // capacity 1: the card reported something
 	err      atomic.Pointer[error] // why the channel was stopped
@@ -66,17 +67,38 @@ func (m *Machine) NewChannel() (*Channel, error) {
 
 // Run submits words and returns when the card has executed them.
 func (c *Channel) Run(list []Push) error {
+	n, err := c.Submit(list)
+	if err != nil {
+		return err
+	}
+	return c.Wait(n)
+}
+
+// mostAhead is how many submissions a program is ahead of the card at most. Each has its part of the ring.
+const mostAhead = 16
+
+// Submit submits words, and returns what to wait for. It waits for the card while that is far behind.
+func (c *Channel) Submit(list []Push) (n uint32, err error) {
+	long := len(list) >= ringSize/mostAhead-1 // one more ends it
+	if long {
+		err = c.Wait(c.fence) // and after it
+	} else {
+		err = c.Wait(c.fence - mostAhead + 1)
+	}
+	if err != nil {
+		return 0, err
+	}
 	var end push.Buffer
 	c.fence++
 	end.Semaphore(c.own.VA+fencePage, c.fence, push.SemRelease|push.SemOneWord)
 	end.Inc(0, push.HostNonStall, 0)
-	words := c.own.mem[ringSize*8 : fencePage]
+	at := ringSize*8 + uint64(c.fence%mostAhead)*endSize
 	for i, w := range end.Words {
-		binary.LittleEndian.PutUint32(words[i*4:], w)
+		binary.LittleEndian.PutUint32(c.own.mem[at+uint64(i)*4:], w)
 	}
-	list = append(list[:len(list):len(list)], Push{VA: c.own.VA + ringSize*8, Size: uint64(len(end.Words) * 4)})
+	list = append(list[:len(list):len(list)], Push{VA: c.own.VA + at, Size: uint64(len(end.Words) * 4)})
 	if len(list) >= ringSize {
-		return fmt.Errorf("a submission of %d parts: a ring has %d entries", len(list), ringSize-1)
+		return 0, fmt.Errorf("a submission of %d parts: a ring has %d entries", len(list), ringSize-1)
 	}
 	for _, p := range list {
 		if p.Size == 0 {
@@ -90,11 +112,19 @@ func (c *Channel) Run(list []Push) error {
 		c.put = (c.put + 1) % ringSize
 	}
 	c.ch.Doorbell(c.put)
-	return c.wait()
+	if long {
+		err = c.Wait(c.fence)
+	}
+	return c.fence, err
 }
 
-// wait returns when the fence was released.
-func (c *Channel) wait() error {
+// Done reports whether the card has executed a submission.
+func (c *Channel) Done(n uint32) bool {
+	return int32(binary.LittleEndian.Uint32(c.own.mem[fencePage:])-n) >= 0
+}
+
+// Wait returns when the card has executed a submission, or has failed.
+func (c *Channel) Wait(n uint32) error {
 	limit := time.NewTimer(c.machine.cfg.Limit)
 	defer limit.Stop()
 	for {
@@ -104,7 +134,7 @@ func (c *Channel) wait() error {
 		if err := c.err.Load(); err != nil {
 			return *err
 		}
-		if binary.LittleEndian.Uint32(c.own.mem[fencePage:]) == c.fence {
+		if c.Done(n) {
 			return c.machine.executed()
 		}
 		select {

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -18,13 +19,19 @@ type Kernel struct {
 	recorder  *Recorder      // may be nil
 	addresses vram.Allocator // free GPU addresses
 	buffers   map[uint32]*gem
+	closed    []*gem // that the card may still use
 	last      uint32 // handle
+	failed    error  // of a request that has no answer
+	told      bool   // the program knows of a failure
 }
 
 // gem is a buffer as its program knows it.
 type gem struct {
 	*Buffer
 	handle, domain, tileMode, tileFlags uint32
+
+	channel *Channel // that used it last
+	fence   uint32   // of that submission
 }
 
 const (
@@ -48,18 +55,19 @@ var errElsewhere = errors.New("not answered here")
 
 // requests has what is answered here, by the request's number.
 var requests = map[uint8]struct {
-	size int
-	do   func(k *Kernel, arg, rest []byte) error
+	size   int
+	do     func(k *Kernel, arg, rest []byte) error
+	posted bool // it has no answer; preload/shim.c knows these
 }{
-	0x09: {8, (*Kernel).close},
-	0x40: {16, (*Kernel).getParam},
-	0x42: {88, (*Kernel).channelAlloc},
-	0x43: {4, nothing}, // CHANNEL_FREE: channels end with the process
-	0x80: {48, (*Kernel).gemNew},
-	0x81: {64, (*Kernel).pushbuf},
-	0x82: {8, nothing}, // CPU_PREP: submissions are complete when they return
-	0x83: {4, nothing}, // CPU_FINI
-	0x84: {40, (*Kernel).gemInfo},
+	0x09: {8, (*Kernel).close, true},
+	0x40: {16, (*Kernel).getParam, false},
+	0x42: {88, (*Kernel).channelAlloc, false},
+	0x43: {4, nothing, false}, // CHANNEL_FREE: channels end with the process
+	0x80: {48, (*Kernel).gemNew, false},
+	0x81: {64, (*Kernel).pushbuf, true},
+	0x82: {8, (*Kernel).prepare, false},
+	0x83: {4, nothing, false}, // CPU_FINI
+	0x84: {40, (*Kernel).gemInfo, false},
 }
 
 func nothing(*Kernel, []byte, []byte) error { return nil }
@@ -135,6 +143,9 @@ func (k *Kernel) newBuffer(size, align uint64, domain uint32) (*gem, error) {
 	if align&(align-1) != 0 {
 		return nil, unix.EINVAL
 	}
+	if err := k.sweep(); err != nil {
+		return nil, err
+	}
 	r, ok := k.addresses.Take(p.Size, align)
 	if !ok {
 		return nil, unix.ENOMEM
@@ -205,11 +216,21 @@ func (k *Kernel) close(arg, _ []byte) error {
 	if k.recorder != nil {
 		k.recorder.free(g.Buffer)
 	}
-	if err := k.machine.Free(g.Buffer); err != nil {
-		return err
-	}
-	k.addresses.Release(card.Run{Addr: g.VA, Size: g.Size})
-	return nil
+	k.closed = append(k.closed, g)
+	return k.sweep()
+}
+
+// sweep frees closed buffers that the card needs no longer.
+func (k *Kernel) sweep() (err error) {
+	k.closed = slices.DeleteFunc(k.closed, func(g *gem) bool {
+		if err != nil || g.busy() {
+			return false
+		}
+		err = k.machine.Free(g.Buffer)
+		k.addresses.Release(card.Run{Addr: g.VA, Size: g.Size})
+		return true
+	})
+	return err
 }
 
 // Sizes of what follows drm_nouveau_gem_pushbuf: its buffers and its parts.
@@ -228,8 +249,6 @@ func (k *Kernel) pushbuf(arg, rest []byte) error {
 		return unix.EINVAL
 	}
 	buffers, parts := rest[:nb*pushbufBuffer], rest[nb*pushbufBuffer:]
-	binary.LittleEndian.PutUint64(arg[48:], cardMemory)
-	binary.LittleEndian.PutUint64(arg[56:], systemMemory)
 	list := make([]Push, np)
 	for i := range list {
 		p := parts[i*pushbufPart:]
@@ -251,5 +270,44 @@ func (k *Kernel) pushbuf(arg, rest []byte) error {
 	if k.recorder != nil {
 		return k.recorder.run(int(channel), list)
 	}
-	return k.machine.channels[channel].Run(list)
+	ch := k.machine.channels[channel]
+	n, err := ch.Submit(list)
+	for ; len(buffers) > 0; buffers = buffers[pushbufBuffer:] {
+		if g := k.buffers[binary.LittleEndian.Uint32(buffers[8:])]; g != nil {
+			g.channel, g.fence = ch, n
+		}
+	}
+	return err
+}
+
+// busy reports whether the card may still use a buffer.
+func (g *gem) busy() bool { return g.channel != nil && !g.channel.Done(g.fence) }
+
+const prepareNoWait = 1 // a flag
+
+// prepare is drm_nouveau_gem_cpu_prep: the program is about to use a buffer.
+func (k *Kernel) prepare(arg, _ []byte) error {
+	g := k.buffers[binary.LittleEndian.Uint32(arg)]
+	switch {
+	case g == nil:
+		return unix.ENOENT
+	case g.busy() && binary.LittleEndian.Uint32(arg[4:])&prepareNoWait != 0:
+		return unix.EBUSY
+	case g.channel == nil:
+		return nil
+	}
+	return g.channel.Wait(g.fence)
+}
+
+// Finish returns when the card has done all. The error is a failure that the program was not told.
+func (k *Kernel) Finish() error {
+	if k.told || k.failed != nil {
+		return k.failed
+	}
+	for _, ch := range k.machine.channels {
+		if err := ch.Wait(ch.fence); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -69,7 +69,11 @@ func (s *Server) serve(conn *net.UnixConn) (err error) {
 		recorder = NewRecorder(m)
 		s.recorder.Store(recorder)
 	}
-	if _, _, err := conn.WriteMsgUnix([]byte{0}, unix.UnixRights(int(m.file.Fd())), nil); err != nil {
+	hello := []byte{0}
+	if s.record {
+		hello[0] = 1
+	}
+	if _, _, err := conn.WriteMsgUnix(hello, unix.UnixRights(int(m.file.Fd())), nil); err != nil {
 		return nil // the process is gone
 	}
 	k := NewKernel(m, recorder)
@@ -77,9 +81,11 @@ func (s *Server) serve(conn *net.UnixConn) (err error) {
 	for {
 		n, err := conn.Read(packet)
 		if err != nil || n == 0 {
-			return nil
+			return k.Finish()
 		}
-		if _, err := conn.Write(k.answer(packet[:n])); err != nil {
+		if p := k.answer(packet[:n]); p == nil {
+			continue
+		} else if _, err := conn.Write(p); err != nil {
 			return nil
 		}
 	}

@@ -7,11 +7,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The server and preload/shim.c exchange packets. The server's first has one byte and the
+// The server and preload/shim.c exchange packets. The server's first has one byte, 1 if each request has an answer, and the
 // descriptor of the machine's memory. Then the program sends a request at a time: its number
 // and the size of its argument (32 bits each), the argument, and for a submission the lists of
 // buffers and parts. The answer is a verdict and a size (32 bits each), and the argument or a
-// text.
+// text. What a kernel does later, a submission and the closing of a buffer, has no answer unless the program is recorded: a
+// failure of it is the answer to the next request.
 const headSize = 8
 
 // Verdicts, besides a negative errno.
@@ -28,7 +29,14 @@ func (k *Kernel) answer(packet []byte) []byte {
 	}
 	size := headSize + int(binary.LittleEndian.Uint32(packet[4:]))
 	arg := packet[headSize:size:size]
-	err := k.Do(packet[0], arg, packet[size:])
+	err := k.failed
+	if err == nil {
+		err = k.Do(packet[0], arg, packet[size:])
+	}
+	if requests[packet[0]].posted && k.recorder == nil {
+		k.failed = err
+		return nil
+	}
 	var errno unix.Errno
 	switch {
 	case err == nil:
@@ -38,6 +46,7 @@ func (k *Kernel) answer(packet []byte) []byte {
 	case errors.As(err, &errno):
 		return reply(-int32(errno), nil)
 	}
+	k.told = true
 	return reply(verdictFailed, []byte(err.Error()))
 }
 

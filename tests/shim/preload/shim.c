@@ -47,6 +47,7 @@ struct pushbuf {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int server = -1, memory = -1;
+static char answers; // the server answers each request
 static char buffer[message];
 
 static int (*next_ioctl)(int, unsigned long, ...);
@@ -87,6 +88,7 @@ static void connect_server(void)
 	};
 	if (recvmsg(server, &hello, MSG_CMSG_CLOEXEC) < 0 || hello.msg_controllen < sizeof control)
 		fail("the server sent no memory");
+	answers = buffer[0];
 	memcpy(&memory, CMSG_DATA(&control.head), sizeof memory);
 }
 
@@ -103,14 +105,19 @@ static size_t append(size_t n, const void *p, size_t size)
 static int ask(unsigned long request, void *arg, size_t size)
 {
 	struct head h = {request, size};
+	int submits = (request & 0xff) == gem_pushbuf, later = submits || (request & 0xff) == gem_close;
+	struct pushbuf *p = arg;
+	if (submits)
+		p->available[0] = p->available[1] = 1 << 30; // of VRAM, and of the system's memory
 	size_t n = append(append(0, &h, sizeof h), arg, size);
-	if ((request & 0xff) == gem_pushbuf) {
-		struct pushbuf *p = arg;
+	if (submits) {
 		n = append(n, (void *)(uintptr_t)p->buffer_list, p->buffers * (size_t)40);
 		n = append(n, (void *)(uintptr_t)p->push_list, p->pushes * (size_t)24);
 	}
 	if (send(server, buffer, n, MSG_NOSIGNAL) < 0)
 		fail("the server is gone");
+	if (later && !answers)
+		return 0; // a failure is the answer to a later one
 	ssize_t got = recv(server, buffer, sizeof buffer - 1, 0);
 	if (got < (ssize_t)sizeof h)
 		fail("the server is gone");
