@@ -100,7 +100,7 @@ func NewMachine(cfg Config) (m *Machine, err error) {
 	if err = m.card.MapDMA(busAddress, card.Mapping{Mem: m.mem[cardMemory:], Write: true, File: m.file, Off: cardMemory}); err != nil {
 		return m, err
 	}
-	if m.gpu, err = driver.New(m.card, driver.Options{Timeout: 5 * time.Second}); err != nil {
+	if m.gpu, err = driver.New(m.card, driver.Options{Timeout: cfg.Limit}); err != nil {
 		return m, err
 	}
 	if m.share, err = m.gpu.NewShare(card.ShareConfig{Channels: 16, Guaranteed: 16, Tables: tableMemory}); err != nil {
