@@ -217,10 +217,10 @@ func (k *Kernel) close(arg, _ []byte) error {
 		k.recorder.free(g.Buffer)
 	}
 	k.closed = append(k.closed, g)
-	return k.sweep()
+	return nil
 }
 
-// sweep frees closed buffers that the card needs no longer.
+// sweep frees closed buffers that the card needs no longer. New ones are what wants their memory.
 func (k *Kernel) sweep() (err error) {
 	k.closed = slices.DeleteFunc(k.closed, func(g *gem) bool {
 		if err != nil || g.busy() {
