@@ -22,7 +22,7 @@ type tenant struct {
 // tenantsOf attaches one to each GPU. They end with the server.
 func tenantsOf(s *server) (out []*tenant, err error) {
 	for i, socket := range s.sockets {
-		c, err := rig.NewCopier(rig.Hopper, socket, guest.Config{RAM: 192 << 20, Map: true}, i)
+		c, err := rig.NewCopier(rig.Hopper, socket, guest.Config{RAM: 512 << 20, Map: true}, i)
 		if err != nil {
 			return out, err
 		}
@@ -33,7 +33,7 @@ func tenantsOf(s *server) (out []*tenant, err error) {
 
 // with makes a step with a server and its tenants.
 func (r *run) with(name string, weights []int, do func(ctx context.Context, s *result, srv *server, t []*tenant) error) {
-	r.step(name, 90*time.Second, func(ctx context.Context, s *result) error {
+	r.step(name, 4*time.Minute, func(ctx context.Context, s *result) error {
 		srv, err := r.serve(ctx, strings.ReplaceAll(name, "/", "-"), weights...)
 		if err != nil {
 			return err
@@ -176,6 +176,7 @@ func (r *run) tenants() {
 		})
 	}
 	r.with("tenants/storm", equal(2), storm)
+	r.with("tenants/channels", equal(2), channels)
 	if r.card == soft {
 		return // it executes no programs of SM90
 	}
@@ -294,6 +295,74 @@ func storm(ctx context.Context, s *result, _ *server, t []*tenant) error {
 		err = errors.Join(err, errors.New("no fault was caused"))
 	}
 	return err
+}
+
+// manyChannels is as many as a card has, nearly.
+const manyChannels = 2000
+
+// channels has one tenant open and use many channels, as many at a time as it may have, and measures the other before and meanwhile.
+func channels(ctx context.Context, s *result, _ *server, t []*tenant) error {
+	times, err := t[1].latencies(ctx, 1000)
+	if err != nil {
+		return err
+	}
+	s.notePercentiles("alone", times)
+	done := make(chan error, 1)
+	began := time.Now()
+	go func() {
+		held, err := t[0].useChannels(ctx, manyChannels)
+		s.note("channels at a time", float64(held), "")
+		done <- err
+	}()
+	times, copied := nil, 0
+	for over := false; !over; {
+		more, beside := t[1].latencies(ctx, 100)
+		times = append(times, more...)
+		err = errors.Join(err, beside, t[1].Copy())
+		copied++
+		select {
+		case wrong := <-done:
+			err, over = errors.Join(err, wrong), true
+		default:
+			over = err != nil && ctx.Err() != nil
+		}
+	}
+	s.note(fmt.Sprintf("%d channels", manyChannels), time.Since(began).Seconds(), "s")
+	s.note("copies beside them", float64(copied), "")
+	if len(times) > 0 {
+		s.notePercentiles("beside channels", times)
+	}
+	return err
+}
+
+// useChannels opens so many channels. Each copies a page, and stays open until the tenant may have no more.
+func (t *tenant) useChannels(ctx context.Context, n int) (most int, err error) {
+	type numbered struct {
+		rig.Channel
+		id int
+	}
+	var open []numbered
+	for next := 10; n > 0 && ctx.Err() == nil; {
+		id := next
+		ch, err := t.Open(id)
+		if err != nil && len(open) == 0 {
+			return most, err
+		} else if err != nil {
+			next = open[0].id
+			if err := open[0].Close(); err != nil {
+				return most, err
+			}
+			open = open[1:]
+			continue
+		}
+		if err := errors.Join(ch.Copy(t.Via, t.Src, 4096), ch.Finish()); err != nil {
+			return most, fmt.Errorf("channel %d: %w", id, err)
+		}
+		open, next = append(open, numbered{ch, id}), next+1
+		most = max(most, len(open))
+		n--
+	}
+	return most, context.Cause(ctx)
 }
 
 // beside measures a tenant's submissions, and checks its copies and programs, while something else goes on.
