@@ -11,6 +11,8 @@ import (
 	"github.com/umbra-gpu/umbra/cmd/lab/fetch"
 )
 
+const compilerName = "umbra-jit"
+
 // Compiler builds umbra-jit in a folder, and sees to its library, so that a Machine can run programs as machine
 // code.
 func Compiler(ctx context.Context, cache *fetch.Cache, dir string) (*jit.Config, error) {
@@ -18,7 +20,7 @@ func Compiler(ctx context.Context, cache *fetch.Cache, dir string) (*jit.Config,
 	if err != nil {
 		return nil, err
 	}
-	bin := filepath.Join(dir, "umbra-jit")
+	bin := filepath.Join(dir, compilerName)
 	cmd := exec.CommandContext(ctx, "go", "build", "-o", bin, "github.com/umbra-gpu/umbra/cmd/umbra-jit")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {

@@ -23,6 +23,7 @@ type Kernel struct {
 	last      uint32 // handle
 	failed    error  // of a request that has no answer
 	told      bool   // the program knows of a failure
+	compiler  int32  // its processor clock, 0 while there is none
 }
 
 // gem is a buffer as its program knows it.
@@ -68,6 +69,7 @@ var requests = map[uint8]struct {
 	0x82: {8, (*Kernel).prepare, false},
 	0x83: {4, nothing, false}, // CPU_FINI
 	0x84: {40, (*Kernel).gemInfo, false},
+	0x9f: {8, (*Kernel).processorTime, false}, // preload/shim.c's own
 }
 
 func nothing(*Kernel, []byte, []byte) error { return nil }

@@ -144,7 +144,3 @@ func (m *Machine) Close() error {
 	}
 	return errors.Join(errs...)
 }
-
-func punch(f *os.File, off, n uint64) error {
-	return unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, int64(off), int64(n))
-}

@@ -3,6 +3,7 @@ package shim
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -52,6 +53,8 @@ type Measured struct {
 	Workload
 	Median  Times `json:"medianMS"`
 	Fastest Times `json:"fastestMS"` // says more than the median if the machine has other work
+	// Processors is the median of the processor time, of the program's process and the card's.
+	Processors Times `json:"processorsMS"`
 	// WarpInstructions is what our card executed, in how many Launches.
 	WarpInstructions uint64 `json:"warpInstructions"`
 	Launches         uint64 `json:"launches"`
@@ -80,14 +83,14 @@ type Comparison struct {
 // Run returns medians. All devices have as many threads as there are processors.
 func (c *Comparison) Run(ctx context.Context) ([]Measured, error) {
 	list := make([]Measured, len(c.Workloads))
-	times := make([]map[string][]float64, len(list))
+	rounds := make([]map[string][]round, len(list))
 	binaries := make([]string, len(list))
 	for i, w := range c.Workloads {
 		var err error
 		if binaries[i], err = c.Host.compileOurs(ctx, w.Program); err != nil {
 			return nil, err
 		}
-		list[i], times[i] = Measured{Workload: w, Median: make(Times), Fastest: make(Times)}, make(map[string][]float64)
+		list[i], rounds[i] = Measured{Workload: w, Median: make(Times), Fastest: make(Times), Processors: make(Times)}, make(map[string][]round)
 		cfg := Config{
 			Launched: func(*sm.Launch) { list[i].Launches++ },
 			Ran: func(forms map[*isa.Form]uint64) {
@@ -110,7 +113,7 @@ func (c *Comparison) Run(ctx context.Context) ([]Measured, error) {
 				if err != nil {
 					return nil, err
 				}
-				times[i][device] = append(times[i][device], took...)
+				rounds[i][device] = append(rounds[i][device], took...)
 			}
 		}
 	}
@@ -118,8 +121,13 @@ func (c *Comparison) Run(ctx context.Context) ([]Measured, error) {
 		fmt.Fprint(c.Progress, "\r\x1b[K")
 	}
 	for i := range list {
-		for device, took := range times[i] {
-			list[i].Median[device], list[i].Fastest[device] = median(took), slices.Min(took)
+		m := &list[i]
+		for device, list := range rounds[i] {
+			var took, worked []float64
+			for _, r := range list {
+				took, worked = append(took, r.took), append(worked, r.worked)
+			}
+			m.Median[device], m.Fastest[device], m.Processors[device] = median(took), slices.Min(took), median(worked)
 		}
 	}
 	return list, nil
@@ -137,10 +145,13 @@ func median(list []float64) float64 {
 	return list[len(list)/2]
 }
 
-var roundLine = regexp.MustCompile(`(?m)^round \d+: ([0-9.]+) ms$`)
+// round is how many milliseconds a round took, and processors worked in it.
+type round struct{ took, worked float64 }
 
-// times runs a process of a workload, and returns the milliseconds of the rounds after its first.
-func (c *Comparison) times(ctx context.Context, binary string, w Workload, device string, rounds int, cfg Config) ([]float64, error) {
+var roundLine = regexp.MustCompile(`(?m)^round \d+: ([0-9.]+) ms, ([0-9.]+) ms of processors$`)
+
+// times runs a process of a workload, and returns the rounds after its first.
+func (c *Comparison) times(ctx context.Context, binary string, w Workload, device string, rounds int, cfg Config) ([]round, error) {
 	if device == Compiled {
 		device, cfg.Compile = OurCard, c.Compile
 	}
@@ -157,13 +168,14 @@ func (c *Comparison) times(ctx context.Context, binary string, w Workload, devic
 	if err != nil {
 		return nil, fmt.Errorf("on %s: %w\n%s", device, err, &said)
 	}
-	var out []float64
+	var out []round
 	for _, m := range roundLine.FindAllStringSubmatch(said.String(), -1) {
-		ms, err := strconv.ParseFloat(m[1], 64)
-		if err != nil {
+		took, err := strconv.ParseFloat(m[1], 64)
+		worked, also := strconv.ParseFloat(m[2], 64)
+		if err := errors.Join(err, also); err != nil {
 			return nil, err
 		}
-		out = append(out, ms)
+		out = append(out, round{took, worked})
 	}
 	if len(out) != 1+rounds {
 		return nil, fmt.Errorf("%s on %s told %d times of %d:\n%s", w.Program, device, len(out), 1+rounds, &said)

@@ -27,6 +27,7 @@ func TestPeers(t *testing.T) {
 	for _, m := range list {
 		for _, device := range Devices {
 			require.Positive(t, m.Fastest[device], "%s on %s", m.Program, device)
+			require.Positive(t, m.Processors[device], "%s on %s", m.Program, device)
 		}
 		require.NotZero(t, m.Launches, m.Program)
 		require.GreaterOrEqual(t, m.WarpInstructions, m.Launches, m.Program)

@@ -16,6 +16,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -25,6 +26,7 @@ enum {
 	driver_first = 0x40,
 	driver_end = 0xa0,
 	gem_pushbuf = 0x81,
+	processor_time = 0x9f, // no request of nouveau's
 	broken = 70, // the exit status when the card or the server failed
 };
 
@@ -53,12 +55,14 @@ static char buffer[message];
 static int (*next_ioctl)(int, unsigned long, ...);
 static void *(*next_mmap)(void *, size_t, int, int, int, off_t);
 static int (*next_setenv)(const char *, const char *, int);
+static int (*next_clock_gettime)(clockid_t, struct timespec *);
 
 __attribute__((constructor)) static void find(void)
 {
 	next_ioctl = dlsym(RTLD_NEXT, "ioctl");
 	next_mmap = dlsym(RTLD_NEXT, "mmap");
 	next_setenv = dlsym(RTLD_NEXT, "setenv");
+	next_clock_gettime = dlsym(RTLD_NEXT, "clock_gettime");
 }
 
 static void fail(const char *what)
@@ -167,6 +171,25 @@ void *mmap(void *at, size_t size, int prot, int flags, int fd, off_t offset)
 }
 
 void *mmap64(void *at, size_t size, int prot, int flags, int fd, off_t offset) __attribute__((alias("mmap")));
+
+// The processor time of a program is that of its card, too.
+int clock_gettime(clockid_t clock, struct timespec *t)
+{
+	if (!next_clock_gettime)
+		find();
+	int ret = next_clock_gettime(clock, t);
+	if (ret || clock != CLOCK_PROCESS_CPUTIME_ID)
+		return ret;
+	uint64_t ns = 0;
+	pthread_mutex_lock(&lock);
+	if (server >= 0)
+		ret = ask(processor_time, &ns, sizeof ns);
+	pthread_mutex_unlock(&lock);
+	ns += t->tv_nsec;
+	t->tv_sec += ns / 1000000000;
+	t->tv_nsec = ns % 1000000000;
+	return ret;
+}
 
 // The noop shim tells Mesa not to wait for fences. This card completes them.
 int setenv(const char *name, const char *value, int overwrite)

@@ -102,6 +102,14 @@ static inline void cl_write(cl_mem m, size_t size, const void *from)
 
 static double cl_took; // seconds, by the last round
 
+// cl_worked is seconds of processors that this program has used, and its card's processes.
+static inline double cl_worked(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+	return t.tv_sec + t.tv_nsec * 1e-9;
+}
+
 static inline double cl_now(void)
 {
 	struct timespec t;
@@ -115,17 +123,19 @@ static inline double cl_now(void)
 static inline int cl_round(void)
 {
 	static int round;
-	static double began;
+	static double began, worked;
 	const char *rounds = getenv("CL_ROUNDS");
 	if (round) {
 		cl_took = cl_now() - began;
 		if (rounds)
-			printf("round %d: %.6f ms\n", round, cl_took * 1e3);
+			printf("round %d: %.6f ms, %.6f ms of processors\n", round, cl_took * 1e3, (cl_worked() - worked) * 1e3);
 	}
 	if (round++ == (rounds ? atoi(rounds) : 1))
 		return 0;
 	for (int i = 0; round > 1 && i < cl_buffers; i++)
 		cl_write(cl_made[i].buffer, cl_made[i].size, cl_made[i].data);
+	CHECK(clFinish(queue));
+	worked = cl_worked();
 	began = cl_now();
 	return 1;
 }
