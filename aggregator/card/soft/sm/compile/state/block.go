@@ -17,14 +17,15 @@ const (
 )
 
 // MostTaken is how many blocks a thread takes at once at most.
-const MostTaken = 8
+const MostTaken = 32
 
 // Work says which blocks of a grid nobody has taken.
 type Work struct {
 	Next  uint64 // number of the next block. Threads add to it at once, and may pass Count by MostTaken each
 	Count uint64 // of the grid
+	_     [48]byte
 	Stop  uint32 // not zero: threads stop after the turn that is under way
-	_     uint32
+	_     [60]byte
 }
 
 // A Block is the header of a state. Its warps follow, and then its shared memory.
