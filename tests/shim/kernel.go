@@ -19,7 +19,7 @@ type Kernel struct {
 	recorder  *Recorder      // may be nil
 	addresses vram.Allocator // free GPU addresses
 	buffers   map[uint32]*gem
-	closed    []*gem // that the card may still use
+	closed    []*gem // that the card may still use, or whose memory nobody wanted yet
 	last      uint32 // handle
 	failed    error  // of a request that has no answer
 	told      bool   // the program knows of a failure
@@ -145,18 +145,17 @@ func (k *Kernel) newBuffer(size, align uint64, domain uint32) (*gem, error) {
 	if align&(align-1) != 0 {
 		return nil, unix.EINVAL
 	}
-	if err := k.sweep(); err != nil {
-		return nil, err
-	}
-	r, ok := k.addresses.Take(p.Size, align)
-	if !ok {
-		return nil, unix.ENOMEM
-	}
-	p.VA = r.Addr
-	b, err := k.machine.Alloc(p)
-	if err != nil {
-		k.addresses.Release(r)
-		return nil, fmt.Errorf("buffer of %d bytes: %w", size, err)
+	b := k.reuse(p, align)
+	if b == nil {
+		var err error
+		if b, err = k.alloc(p, align); err != nil { // closed ones may have the memory
+			if err = k.sweep(); err == nil {
+				b, err = k.alloc(p, align)
+			}
+		}
+		if err != nil {
+			return nil, fmt.Errorf("buffer of %d bytes: %w", size, err)
+		}
 	}
 	k.last++
 	g := &gem{Buffer: b, handle: k.last, domain: domainGART}
@@ -168,6 +167,33 @@ func (k *Kernel) newBuffer(size, align uint64, domain uint32) (*gem, error) {
 		k.recorder.alloc(b)
 	}
 	return g, nil
+}
+
+func (k *Kernel) alloc(p Place, align uint64) (*Buffer, error) {
+	r, ok := k.addresses.Take(p.Size, align)
+	if !ok {
+		return nil, unix.ENOMEM
+	}
+	p.VA = r.Addr
+	b, err := k.machine.Alloc(p)
+	if err != nil {
+		k.addresses.Release(r)
+	}
+	return b, err
+}
+
+// reuse returns a closed buffer of such a place, of zeros, nil if there is none: a launch of Mesa's makes and closes some.
+func (k *Kernel) reuse(p Place, align uint64) *Buffer {
+	i := slices.IndexFunc(k.closed, func(g *gem) bool {
+		return g.Size == p.Size && g.InVRAM == p.InVRAM && g.VA%align == 0 && !g.busy()
+	})
+	if i < 0 {
+		return nil
+	}
+	b := k.closed[i].Buffer
+	k.closed = slices.Delete(k.closed, i, i+1)
+	clear(b.mem)
+	return b
 }
 
 // gemNew reads drm_nouveau_gem_new: what gemInfo answers, a hint and an alignment.
@@ -222,17 +248,21 @@ func (k *Kernel) close(arg, _ []byte) error {
 	return nil
 }
 
-// sweep frees closed buffers that the card needs no longer. New ones are what wants their memory.
-func (k *Kernel) sweep() (err error) {
-	k.closed = slices.DeleteFunc(k.closed, func(g *gem) bool {
-		if err != nil || g.busy() {
-			return false
+// sweep frees the closed buffers once the card needs them no longer.
+func (k *Kernel) sweep() error {
+	for _, g := range k.closed {
+		if g.channel != nil {
+			if err := g.channel.Wait(g.fence); err != nil {
+				return err
+			}
 		}
-		err = k.machine.Free(g.Buffer)
+		if err := k.machine.Free(g.Buffer); err != nil {
+			return err
+		}
 		k.addresses.Release(card.Run{Addr: g.VA, Size: g.Size})
-		return true
-	})
-	return err
+	}
+	k.closed = nil
+	return nil
 }
 
 // Sizes of what follows drm_nouveau_gem_pushbuf: its buffers and its parts.

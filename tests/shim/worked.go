@@ -10,12 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// processorTime answers with what the card has used of processors, in nanoseconds: this process, and the one that compiles. What
-// follows does not pay for what was closed before.
+// processorTime answers with what the card has used of processors, in nanoseconds: this process, and the one that compiles.
 func (k *Kernel) processorTime(arg, _ []byte) error {
-	if err := k.sweep(); err != nil {
-		return err
-	}
 	if k.machine.cfg.Compile != nil && k.compiler == 0 { // to look takes a millisecond
 		k.compiler = findCompiler()
 	}
