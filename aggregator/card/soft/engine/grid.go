@@ -29,11 +29,12 @@ type Grid struct {
 // A Range is blocks from Next to before End.
 type Range struct{ Next, End uint64 }
 
-// costUnit is what a unit of the executor's cost is charged, some 30 ns; see Meter. Look-ups of memory
+// costUnit is what a unit of the executor's cost is charged, some unitTime nanoseconds; see Meter. Look-ups of memory
 // are charged apart, and pages that are found in Env.Pages costFound. costBlock is what the start of a
 // block is charged for a warp. burst is how many units are executed between two charges.
 const (
 	costUnit  = 64
+	unitTime  = 30
 	costFound = 128
 	costBlock = 1024
 	burst     = 1024

@@ -17,15 +17,16 @@ type gridStep struct {
 	working     sync.WaitGroup
 
 	mu      sync.Mutex
-	taken   int  // how many of Grid.Running have had a processor
-	stopped bool // a block went wrong
+	taken   int   // how many of Grid.Running have had a processor
+	cost    int64 // of what they executed
+	stopped bool  // a block went wrong
 	fault   *interp.Fault
 	panics  any
 }
 
 func (s *gridStep) start(env *Env, l *sm.Launch) {
 	s.env, s.description = env, l
-	s.stopped, s.fault, s.panics = false, nil, nil
+	s.cost, s.stopped, s.fault, s.panics = 0, false, nil, nil
 	env.Pages.begin()
 }
 
@@ -60,6 +61,7 @@ func (s *gridStep) begin(warps uint32) (n uint64, ok bool) {
 func (s *gridStep) goesOn(cost int64, wrong *interp.Fault) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.cost += cost
 	s.env.Charge(cost)
 	if wrong != nil && !s.stopped {
 		s.stopped, s.fault = true, wrong

@@ -12,6 +12,9 @@ type Native interface {
 	// Run goes on with a launch until its step is over, all its blocks ended, or a block needs a processor of
 	// this process.
 	Run(j *Job) NativeResult
+	// Executed says what the processors of this process executed of a launch in the step that began it: what that takes one of
+	// them, in nanoseconds. Grid.Next is how many blocks they took.
+	Executed(j *Job, took uint64)
 }
 
 // A Job is a launch that has not ended, for one step.

@@ -17,6 +17,8 @@ type erratic struct {
 }
 
 // Run implements Native.
+func (e *erratic) Executed(*Job, uint64) {}
+
 func (e *erratic) Run(j *Job) NativeResult {
 	outcome := rapid.SampledFrom([]NativeOutcome{NotNative, RanNative, RanNative, NeedsProcessor}).Draw(e.t, "outcome")
 	if outcome == NotNative {
@@ -74,6 +76,8 @@ func TestNativeSteps(t *testing.T) {
 
 // lostNative is a Native whose process was lost.
 type lostNative struct{}
+
+func (lostNative) Executed(*Job, uint64) {}
 
 func (lostNative) Run(*Job) NativeResult {
 	return NativeResult{Outcome: NativeFault, Fault: &interp.Fault{Cause: interp.Lost, Lane: -1, What: "killed"}}

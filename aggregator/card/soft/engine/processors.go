@@ -60,7 +60,8 @@ func (all *Processors) run(env *Env, l *sm.Launch) *interp.Fault {
 	defer step.end()
 	grid.Steps++
 	all.runNative(env, l)
-	if step.once = grid.Next == 0 && grid.Blocks > 0 && !step.stopped; step.once {
+	begins := grid.Next == 0 && grid.Blocks > 0 && !step.stopped
+	if step.once = begins; step.once {
 		all.execute(1)
 		step.once = false
 	}
@@ -69,6 +70,9 @@ func (all *Processors) run(env *Env, l *sm.Launch) *interp.Fault {
 	}
 	if step.panics != nil {
 		panic(step.panics)
+	}
+	if env.Native != nil && begins {
+		env.Native.Executed(&all.job, uint64(step.cost)*unitTime/costUnit)
 	}
 	if n := len(grid.Running); n > len(all.all) { // none waits for ever for another
 		grid.Turn = (grid.Turn + len(all.all)) % n

@@ -43,6 +43,11 @@ func (g *Guest) Run(j *engine.Job) engine.NativeResult {
 	return r
 }
 
+// Executed implements engine.Native.
+func (g *Guest) Executed(j *engine.Job, took uint64) {
+	g.program(j).warp = took / max(1, j.Grid.Next*uint64(j.Blocks.Warps()))
+}
+
 // running returns the process. If there is none it starts one, which a later step finds.
 func (g *Guest) running() *process {
 	g.mu.Lock()

@@ -14,19 +14,18 @@ type key struct {
 
 // program is what is known of the launches of a program.
 type program struct {
-	launches int
-	long     bool      // one took more than a step
-	ask      time.Time // when it may be compiled, so that it is asked for again
-	asked    time.Time // when it was asked for first
-	steps    int       // that ended with the time or the grid
-	left     int       // that ended with an instruction for the server
+	warp  uint64    // nanoseconds that the server took for a warp of the last launch that it began
+	ask   time.Time // when it may be compiled, so that it is asked for again
+	asked time.Time // when it was asked for first
+	steps int       // that ended with the time or the grid
+	left  int       // that ended with an instruction for the server
 }
 
 // maxPrograms bounds what is remembered of a guest. Beyond it all is forgotten.
 const maxPrograms = 4096
 
-// fewWarps is a launch that is over in the server before a process would have begun it.
-const fewWarps = 64
+// roundTrip is how long a launch takes that is over in the server before a process would have begun it.
+const roundTrip = 60_000 // ns
 
 func (g *Guest) program(j *engine.Job) *program {
 	k := key{j.Launch.Program, j.Launch.Region, j.Launch.Block}
@@ -37,11 +36,6 @@ func (g *Guest) program(j *engine.Job) *program {
 		}
 		p = new(program)
 		g.programs[k] = p
-	}
-	if j.Grid.Steps > 1 {
-		p.long = true
-	} else if j.Grid.Next == 0 {
-		p.launches++
 	}
 	return p
 }
@@ -54,7 +48,7 @@ func (p *program) worth(j *engine.Job, always bool) bool {
 	case always || j.Grid.Steps > 1:
 		return true
 	}
-	return p.launches > 1 && (p.long || j.Grid.Blocks*uint64(j.Blocks.Warps()) >= fewWarps)
+	return p.warp > 0 && p.warp >= roundTrip/(j.Grid.Blocks*uint64(j.Blocks.Warps()))
 }
 
 // compiling notes that the program is being compiled, or waits for that. The compiler has had its program, which may be this
