@@ -11,6 +11,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/jit"
 	"github.com/umbra-gpu/umbra/cmd/api"
 	"github.com/umbra-gpu/umbra/cmd/config"
+	"github.com/umbra-gpu/umbra/cmd/lab/fetch"
 )
 
 const compilerName = "umbra-jit"
@@ -34,7 +35,7 @@ func compilerOf(c *config.Config, log *slog.Logger) (*jit.Config, error) {
 	if err != nil {
 		return nil, &config.Error{Where: c.Where("card.compiler"), Value: o.Compiler, Reason: err.Error() + "; want auto, off, or the program umbra-jit"}
 	}
-	library, dependencies := o.LLVM, ""
+	library, dependencies := o.LLVM, fetch.CachedLLVM()
 	if library != "" {
 		if library, err = filepath.Abs(library); err == nil {
 			_, err = os.Stat(library)

@@ -2,11 +2,11 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"runtime/debug"
 
 	"golang.org/x/sys/cpu"
@@ -51,7 +51,7 @@ func serve(library, dir, missing string) error {
 	if !cpu.X86.HasAVX2 || !cpu.X86.HasFMA {
 		return refuse(conn, errors.New("this processor lacks AVX2 or FMA, which machine code for guests' programs needs; set card.compiler off"))
 	}
-	functions, err := llvm.Load(cmp.Or(library, jit.SystemLibrary), dir)
+	functions, err := load(library, dir)
 	if err != nil {
 		return refuse(conn, fmt.Errorf("%w; install libLLVM 19 (Debian: libllvm19), or name its file in card.llvm", err))
 	}
@@ -96,7 +96,7 @@ func assemble(args []string) error {
 	if len(ir) > maxText {
 		return fmt.Errorf("the IR has more than %d bytes: want a shorter program", maxText)
 	}
-	functions, err := llvm.Load(cmp.Or(args[0], jit.SystemLibrary), args[1])
+	functions, err := load(args[0], args[1])
 	if err != nil {
 		return fmt.Errorf("%w; install libLLVM 19 (Debian: libllvm19), or name the library with --llvm", err)
 	}
@@ -110,6 +110,22 @@ func assemble(args []string) error {
 	}
 	_, err = os.Stdout.Write(text)
 	return err
+}
+
+// load loads the library as jit.Config names it.
+func load(library, dir string) (*llvm.Functions, error) {
+	if library != "" {
+		return llvm.Load(library, dir)
+	}
+	functions, err := llvm.Load(jit.SystemLibrary, "")
+	if err == nil || dir == "" {
+		return functions, err
+	}
+	functions, other := llvm.Load(filepath.Join(dir, jit.SystemLibrary), dir)
+	if other != nil {
+		return nil, fmt.Errorf("%w; %w", err, other)
+	}
+	return functions, nil
 }
 
 // refuse tells the server why this process cannot serve.

@@ -52,6 +52,15 @@ func TestRun(t *testing.T) {
 	require.Empty(t, st.NoStart())
 }
 
+// A library that nobody names is the system's, or that in the folder of dependencies.
+func TestUnnamedLibrary(t *testing.T) {
+	cfg := realLibrary(t)
+	cfg.LLVM, cfg.Dependencies = "", filepath.Dir(cfg.LLVM)
+	r := newRig(t, cfg, count)
+	require.Equal(t, engine.RanNative, r.run().Outcome, r.lines())
+	require.EqualValues(t, 64*64*100, r.counted())
+}
+
 // A program that does not end is stopped with the step, and goes on in the server from there.
 func TestStop(t *testing.T) {
 	r := newRig(t, realLibrary(t), endless)

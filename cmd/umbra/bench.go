@@ -37,7 +37,7 @@ type benchRunCmd struct {
 	Setups    []string `name:"setups" placeholder:"NAME" help:"Set-ups to measure, or every; see --list."`
 	Repeat    int      `placeholder:"N" help:"Rounds (default: 6 in this process and 2 boots of each virtual machine, quick 2 and 1). Intervals need 6."`
 	Kernels   []string `placeholder:"VERSION" help:"Kernels of the virtual machines: 6.1, 6.12, 7.2 (default: 6.12)."`
-	LLVM      string   `name:"llvm" placeholder:"FILE" help:"The library libLLVM.so.19.1, with which opencl's programs become machine code. default: that of the system."`
+	LLVM      string   `name:"llvm" placeholder:"FILE" help:"The library libLLVM.so.19.1, with which opencl's programs become machine code. default: that of the system, or else the one that umbra lab run has fetched."`
 	List      bool     `help:"List scenarios and set-ups, and measure nothing."`
 	Out       string   `placeholder:"FILE" default:"umbra-bench.txt" help:"File for the results, in Go's benchmark format; none writes none, - writes them to standard output in place of the table."`
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/compile/fermi"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/interp"
 	"github.com/umbra-gpu/umbra/cmd/config"
+	"github.com/umbra-gpu/umbra/cmd/lab/fetch"
 	"github.com/umbra-gpu/umbra/cmd/serve"
 )
 
@@ -24,7 +25,7 @@ type compileFlags struct {
 	IR    bool     `name:"ir" xor:"form" help:"Print the LLVM IR that the compiler of programs makes of the code."`
 	Asm   bool     `xor:"form" help:"Print the assembly of the machine code for this processor. umbra-jit makes it: beside this program or in $PATH."`
 	Block []uint32 `placeholder:"X,Y,Z" default:"256" help:"Threads in each dimension of a block, for --ir and --asm."`
-	LLVM  string   `name:"llvm" placeholder:"FILE" env:"UMBRA_LLVM" help:"The library libLLVM.so.19.1 for --asm, with its own dependencies beside it where the system lacks them. The default is the system's."`
+	LLVM  string   `name:"llvm" placeholder:"FILE" env:"UMBRA_LLVM" help:"The library libLLVM.so.19.1 for --asm, with its own dependencies beside it where the system lacks them. default: that of the system, or else the one that umbra lab run has fetched."`
 }
 
 // Sizes of a launch for which code is compiled that was given without one: the most of each.
@@ -72,7 +73,7 @@ func (c *compileFlags) compiled(code []byte, to io.Writer) error {
 
 // assembly lets umbra-jit compile IR: this program never loads libLLVM.
 func (c *compileFlags) assembly(ir []byte) ([]byte, error) {
-	program, library, dir := serve.FindCompiler(), "", ""
+	program, library, dir := serve.FindCompiler(), "", fetch.CachedLLVM()
 	if program == "" {
 		return nil, errors.New("there is no umbra-jit beside umbra or in $PATH; install umbra-jit beside umbra, and libLLVM 19 (Debian: libllvm19), or name the library with --llvm")
 	}

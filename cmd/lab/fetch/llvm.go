@@ -20,18 +20,40 @@ type LLVM struct {
 	Dir  string `json:"-"`
 }
 
-const llvmPackage = "libllvm19"
+const (
+	llvmPackage = "libllvm19"
+	llvmLibrary = "libLLVM.so.19.1"
+)
+
+// llvmDirs are the cache's folder of the library, and in it that of the libraries.
+func (c *Cache) llvmDirs() (dir, libraries string) {
+	dir = c.path("llvm")
+	return dir, filepath.Join(dir, "root/usr/lib/x86_64-linux-gnu")
+}
+
+// CachedLLVM is the folder of the library that the user's cache has, and of its dependencies, "" without one.
+func CachedLLVM() string {
+	cache, err := DefaultDir()
+	if err != nil {
+		return ""
+	}
+	_, libraries := (&Cache{Dir: cache}).llvmDirs()
+	if !exists(filepath.Join(libraries, llvmLibrary)) {
+		return ""
+	}
+	return libraries
+}
 
 // LLVM returns the library: the user's ($UMBRA_LLVM), or the cached one, or one that it fetches. The
 // suite is the oldest that has it, so that this machine's C library is not older than its own.
 func (c *Cache) LLVM(ctx context.Context) (LLVM, error) {
 	if p := os.Getenv(EnvLLVM); p != "" {
 		if _, err := os.Stat(p); err != nil {
-			return LLVM{}, fmt.Errorf("%s: %w; want the path of a libLLVM.so.19.1", EnvLLVM, err)
+			return LLVM{}, fmt.Errorf("%s: %w; want the path of a %s", EnvLLVM, err, llvmLibrary)
 		}
 		return LLVM{File: p}, nil
 	}
-	dir := c.path("llvm")
+	dir, libraries := c.llvmDirs()
 	var l LLVM
 	err := c.make(ctx, "fetching LLVM", dir, &l, []string{llvmPackage}, func(tmp string) (err error) {
 		root := filepath.Join(tmp, "out", "root")
@@ -42,9 +64,9 @@ func (c *Cache) LLVM(ctx context.Context) (LLVM, error) {
 	if err != nil {
 		return LLVM{}, err
 	}
-	l.Dir = filepath.Join(dir, "root/usr/lib/x86_64-linux-gnu")
-	if l.File = firstMatch(l.Dir, "libLLVM.so.19.1", "libLLVM-19.so"); l.File == "" {
-		return LLVM{}, fmt.Errorf("package %s %s has no libLLVM.so.19.1", llvmPackage, l.Version)
+	l.File, l.Dir = filepath.Join(libraries, llvmLibrary), libraries
+	if !exists(l.File) {
+		return LLVM{}, fmt.Errorf("package %s %s has no %s", llvmPackage, l.Version, llvmLibrary)
 	}
 	return l, nil
 }

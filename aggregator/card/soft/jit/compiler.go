@@ -22,8 +22,8 @@ var SystemFolders = []string{"/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/l
 // Config says how processes are started.
 type Config struct {
 	Program string // umbra-jit
-	// LLVM is libLLVM 19, "" where the system's loader finds it, and Dependencies the folder of its own
-	// dependencies, "" where the system has them.
+	// LLVM is libLLVM 19, and Dependencies the folder of its own dependencies, "" where the system has them. An LLVM of "" is
+	// the system's, or without one that in the folder Dependencies.
 	LLVM, Dependencies string
 	// Always runs each program in the process, however short it is, and Wait holds a launch up until its program is
 	// compiled: for tests and measurements.
