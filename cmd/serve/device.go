@@ -80,6 +80,7 @@ type Device struct {
 	pid      int        // of the attached client, 0 if it is not known
 	user     string
 	retired  bool
+	clients  clientLog
 }
 
 // Registers is the function's register space, for its counters.
@@ -259,34 +260,6 @@ func (d *Device) Client() (pid int, user string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.pid, d.user
-}
-
-// Attached implements vfiouser.Device.
-func (d *Device) Attached(h *vfiouser.Host) {
-	about := []any{}
-	if p := h.Peer(); p != nil {
-		pid, user := int(p.Pid), userName(p.Uid)
-		about = []any{"pid", pid, "user", user}
-		d.mu.Lock()
-		d.pid, d.user = pid, user
-		d.mu.Unlock()
-	}
-	d.log.Info("client attached", about...)
-	d.client = &hostSide{Memory: h.Memory(), host: h, device: d}
-	d.plug(d.client)
-}
-
-// Detached implements vfiouser.Device. Windows are closed first: the client may still
-// write to its mappings, and their pages must return to VRAM before it is cleared.
-func (d *Device) Detached() {
-	if err := d.maps.CloseWindows(); err != nil {
-		d.log.Warn("cannot close the windows of the client", "error", err)
-	}
-	d.plug(nil)
-	d.client = nil
-	d.asked = false
-	d.Dismissed()
-	d.log.Info("client detached")
 }
 
 // Panicked implements vfiouser.PanicObserver.

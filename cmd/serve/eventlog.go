@@ -12,8 +12,8 @@ import (
 const logInterval = time.Second
 
 // logEvents logs, until stop and a last time then, which rules guests broke, which requests ran for too
-// long, what the last bad program did, where the card found no memory, and which mapped windows show
-// wrong data. It polls the counters: a guest that breaks a million rules in a second causes one line,
+// long, what the last bad program did, where the card found no memory, which mapped windows show
+// wrong data, and how many clients came and went without a line. It polls the counters: a guest that breaks a million rules in a second causes one line,
 // and no trap waits for the log.
 func logEvents(log *slog.Logger, endpoints func() []*Endpoint) (stop func()) {
 	poll := func() {
@@ -55,6 +55,7 @@ func (e *Endpoint) logEvents(log *slog.Logger) {
 	e.logMu.Lock()
 	defer e.logMu.Unlock()
 	log = log.With("gpu", e.Name)
+	e.logClientsLocked(log)
 	if e.Virtual != nil {
 		e.logGuestLocked(log)
 	}

@@ -43,6 +43,30 @@ func TestRuleInterval(t *testing.T) {
 	})
 }
 
+// TestClientsAreCounted: of clients that come and go between two polls, some have lines, and the others one with their count. One
+// that stays has a line.
+func TestClientsAreCounted(t *testing.T) {
+	var log lockedBuffer
+	e := wholeCard(t, passthrough.Config{}, vfiouser.Options{Log: log.logger()})
+	const more = 20
+	for range maxClientLines + more {
+		leave(t, e, dial(t, e))
+	}
+	stays := dial(t, e)
+	read32(t, stays, vfiouser.RegionBAR0, window)
+	count := func(msg string) int { return strings.Count(log.String(), msg) }
+	require.Equal(t, maxClientLines, count("client attached"))
+	for range 2 {
+		e.logEvents(log.logger())
+		require.Equal(t, maxClientLines+1, count("client attached"))
+		require.Equal(t, 1, count(`msg="more clients attached and detached than are logged" gpu=card count=20 total=20`))
+	}
+	leave(t, e, stays)
+	leave(t, e, dial(t, e))
+	require.Eventually(t, func() bool { return count("client detached") == maxClientLines+2 }, patience, time.Millisecond)
+	require.Equal(t, maxClientLines+2, count("client attached"))
+}
+
 // TestEventsAreLogged: a line for what is new since the last poll, and none if nothing is.
 func TestEventsAreLogged(t *testing.T) {
 	var log lockedBuffer // the server polls, too
