@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -139,5 +140,44 @@ func TestRatio(t *testing.T) {
 
 	var text strings.Builder
 	require.NoError(t, read(planted(8, 1.2)).Text(&text, ""))
-	require.Regexp(t, `(?m)^probe +1\.\d\d ms +100 +1\.20 \(1\.\d\d to 1\.\d\d\) +200$`, text.String())
+	require.Regexp(t, `(?m)^probe +1\.\d\d ms +1\.20 ±\d%$`, text.String())
+	require.Regexp(t, `(?m)^probe +100 +200$`, text.String())
+}
+
+// TestTablesFitTerminal checks that the tables of the default set-ups are at most 100 columns wide, whatever the noise.
+func TestTablesFitTerminal(t *testing.T) {
+	r := new(record)
+	noise := 1.0
+	for range 6 {
+		for _, s := range scenarios {
+			for _, where := range []string{process, machines} {
+				cases := []testCase{{name: "case"}}
+				if s.cases != nil {
+					cases = s.cases(false)
+				}
+				for _, c := range cases {
+					for i, setup := range choose(nil) {
+						noise = math.Mod(noise*997, 1009)
+						values := []benchfmt.Value{{Unit: unitNS, Value: 1e6 * noise}, {Unit: unitTraps, Value: 1e7}}
+						if !setup.whole {
+							values = append(values, benchfmt.Value{Unit: "scans/op", Value: 123456}, benchfmt.Value{Unit: "invalidates/op", Value: 123456})
+						}
+						for _, step := range programSteps {
+							values = append(values, benchfmt.Value{Unit: step.phases[0] + "-" + unitNS, Value: 1e8 * float64(1+20*i)})
+						}
+						r.add(Key{where, s.name, c.name, setup.name}, values)
+					}
+				}
+			}
+		}
+	}
+	out, err := parse(r.String())
+	require.NoError(t, err)
+	var text strings.Builder
+	require.NoError(t, out.Text(&text, ""))
+	require.Contains(t, text.String(), "traps register-write-posted")
+	require.Contains(t, text.String(), "±>999%")
+	for line := range strings.Lines(text.String()) {
+		require.LessOrEqual(t, utf8.RuneCountInString(line), 100+1, line)
+	}
 }

@@ -128,7 +128,7 @@ func (r *Results) shares(b *strings.Builder, _ string) {
 			return "-"
 		}})
 	}
-	grid(b, "Fairness: the least of a guest's share by what is due to it; of a crowd, the first guest's time by the last one's", mine, rows)
+	grid(b, "Fairness: the least share by what is due; of a crowd, the first guest's time by the last one's", mine, rows)
 }
 
 // row is a line of a grid, with a cell for each set-up.
@@ -137,9 +137,9 @@ type row struct {
 	cell func(setup string) string
 }
 
-// grid writes a table with a column for each set-up of the keys, unless there is none.
+// grid writes a table with a column for each set-up of the keys, unless there is none or no row.
 func grid(b *strings.Builder, title string, keys []Key, rows []row) {
-	if len(keys) == 0 {
+	if len(keys) == 0 || len(rows) == 0 {
 		return
 	}
 	setups := distinct(keys, func(k Key) string { return k.Setup })
@@ -160,10 +160,10 @@ func grid(b *strings.Builder, title string, keys []Key, rows []row) {
 // legend explains what the tables have.
 func (r *Results) legend(b *strings.Builder, base string, groups []group) {
 	if slices.ContainsFunc(groups, func(g group) bool { return g.ratio != nil }) {
-		fmt.Fprintf(b, "ratio: time by that of %s, round by round; a time in its place: that does not have the scenario\n", base)
+		fmt.Fprintf(b, "ratio: time by that of %s, round by round; a time where that lacks the scenario\n", base)
 	}
 	if slices.ContainsFunc(groups, func(g group) bool { return g.ratio != nil && hasInterval(g.ratio) }) {
-		b.WriteString("(a to b): 95 % interval of the median\n")
+		b.WriteString("± n%: the farther end of the ratio's 95 % interval is so far from it\n")
 	}
 	if slices.ContainsFunc(groups, func(g group) bool { return g.ratio != nil && !hasInterval(g.ratio) }) {
 		b.WriteString("without an interval, which takes 6 rounds: other work on the machine may have doubled or halved the ratio\n")

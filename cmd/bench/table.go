@@ -7,7 +7,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"golang.org/x/perf/benchmath"
 )
@@ -123,7 +122,7 @@ func (g *group) what(base string) string {
 	text := timeText(g.time.Center)
 	if g.ratio != nil && g.setup != base {
 		if text = fmt.Sprintf("%.2f", g.ratio.Center); hasInterval(g.ratio) {
-			text += fmt.Sprintf(" (%.2f to %.2f)", g.ratio.Lo, g.ratio.Hi)
+			text += " ±" + percentText(g.ratio)
 		}
 	}
 	if g.partial {
@@ -132,8 +131,17 @@ func (g *group) what(base string) string {
 	return text
 }
 
-// Text writes the results, a line for each scenario: time and traps of the baseline, then the ratio
-// and the traps of each other set-up. base "" is pass-through.
+// percentText is how far the ends of an interval are from its centre. More than ten times that says no more than the bound.
+func percentText(s *benchmath.Summary) string {
+	const most = "999%"
+	if text := s.PctRangeString(); len(text) <= len(most) {
+		return text
+	}
+	return ">" + most
+}
+
+// Text writes the results, a line for each scenario: the time of the baseline and the ratio of each other set-up, then the
+// traps of all. base "" is pass-through.
 func (r *Results) Text(w io.Writer, base string) error {
 	base = cmp.Or(base, passThrough)
 	var b strings.Builder
@@ -141,33 +149,30 @@ func (r *Results) Text(w io.Writer, base string) error {
 	groups := r.groups(base)
 	for _, where := range distinct(groups, func(g group) string { return g.where }) {
 		here := keep(groups, func(g group) bool { return g.where == where })
+		keys := keep(r.keys, func(k Key) bool { return k.Where == where && k.Scenario != fairness.name })
 		least := slices.MinFunc(here, func(a, b group) int { return cmp.Compare(a.rounds, b.rounds) }).rounds
-		setups := distinct(here, func(g group) string { return g.setup })
-		fmt.Fprintf(&b, "%s (%d rounds)\n", titles[where], least)
-		t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-		fmt.Fprintf(t, "\t%s\t\nscenario", strings.Join(setups, "\t\t"))
-		for _, s := range setups {
-			what := "ratio"
-			if s == base || !slices.Contains(setups, base) {
-				what = "time"
-			}
-			fmt.Fprintf(t, "\t%s\ttraps", what)
+		title := fmt.Sprintf("%s (%d rounds): time", titles[where], least)
+		if slices.ContainsFunc(here, func(g group) bool { return g.setup == base }) {
+			title += fmt.Sprintf(" of %s, and the ratio to it", base)
 		}
-		fmt.Fprintln(t)
+		var times, trapped []row
 		for _, name := range distinct(here, func(g group) string { return g.scenario }) {
-			fmt.Fprint(t, name)
-			for _, setup := range setups {
-				i := slices.IndexFunc(here, func(g group) bool { return g.setup == setup && g.scenario == name })
-				if i < 0 {
-					fmt.Fprint(t, "\t-\t-")
-					continue
-				}
-				fmt.Fprintf(t, "\t%s\t%s", here[i].what(base), countText(here[i].traps.Center))
+			cell := func(text func(*group) string) row {
+				return row{name, func(setup string) string {
+					i := slices.IndexFunc(here, func(g group) bool { return g.setup == setup && g.scenario == name })
+					if i < 0 {
+						return "-"
+					}
+					return text(&here[i])
+				}}
 			}
-			fmt.Fprintln(t)
+			times = append(times, cell(func(g *group) string { return g.what(base) }))
+			if !strings.HasPrefix(name, traps.name) { // which is one each
+				trapped = append(trapped, cell(func(g *group) string { return countText(g.traps.Center) }))
+			}
 		}
-		t.Flush()
-		b.WriteByte('\n')
+		grid(&b, title, keys, times)
+		grid(&b, titles[where]+": traps", keys, trapped)
 	}
 	for _, more := range []func(*strings.Builder, string){r.steps, r.scans, r.shares} {
 		more(&b, base)
