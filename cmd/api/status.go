@@ -70,6 +70,7 @@ type Card struct {
 
 // ProgramCounts counts what the processes do that run guests' programs as machine code.
 type ProgramCounts struct {
+	Launches    uint64            `json:"launches" metric:"-" help:"Launches of programs, also of those that ran interpreted."`
 	Native      uint64            `json:"native" help:"Warp instructions that ran as machine code."`
 	Interpreted uint64            `json:"interpreted" help:"Warp instructions that the processes executed otherwise."`
 	Left        uint64            `json:"left" help:"Times that a block came back to the server, for an instruction that only the server executes."`

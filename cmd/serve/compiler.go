@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/jit"
 	"github.com/umbra-gpu/umbra/cmd/api"
 	"github.com/umbra-gpu/umbra/cmd/config"
@@ -75,12 +76,13 @@ func FindCompiler() string {
 	return at
 }
 
-// programCounts are the counters of programs that run as machine code, nil without a compiler.
-func programCounts(s *jit.Stats) *api.ProgramCounts {
+// programCounts are the counters of a card's programs that run as machine code, nil without a compiler.
+func programCounts(c *soft.Card) *api.ProgramCounts {
+	s := c.Compiled()
 	if s == nil {
 		return nil
 	}
-	out := &api.ProgramCounts{CompileTime: time.Duration(s.CompileTime.Load()), Forms: s.Forms(), Reasons: s.Why()}
+	out := &api.ProgramCounts{Launches: c.Stats().Engine.Programs(), CompileTime: time.Duration(s.CompileTime.Load()), Forms: s.Forms(), Reasons: s.Why()}
 	load(out, s)
 	return out
 }

@@ -43,8 +43,7 @@ func (s *Server) card(endpoints []*Endpoint, ledger []sched.Entry) api.CardRepor
 	out := ReportCard(s.Card)
 	out.Kind, out.VRAM = s.Config.Card.Kind, uint64(s.Config.Card.VRAM)
 	if s.Card != nil {
-		compiled := s.Card.Compiled()
-		out.Programs, out.Interpreted = programCounts(compiled), interpreted(s.Config, compiled)
+		out.Programs, out.Interpreted = programCounts(s.Card), interpreted(s.Config, s.Card.Compiled())
 	}
 	if s.Shared == nil {
 		return out

@@ -104,7 +104,7 @@ func (c *labRunCmd) Run(ctx context.Context, out output) (err error) {
 	if err == nil {
 		fmt.Fprint(out.stderr, found(&report.GPUs[0]))
 	}
-	if status, err := server.Status(); err == nil {
+	if status, err := server.Status(); err == nil && c.Chip == lab.ChipGF100 { // which runs programs
 		var b strings.Builder
 		programText(&b, &status.Card)
 		fmt.Fprint(out.stderr, b.String())

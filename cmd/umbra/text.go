@@ -160,11 +160,11 @@ func programText(b *strings.Builder, c *api.Card) {
 	case c.Interpreted != "":
 		fmt.Fprintf(b, "programs: interpreted, which is slower: %s\n", c.Interpreted)
 		return
-	case p == nil:
+	case p == nil || p.Launches == 0:
 		return
 	}
 	if p.Compiled == 0 && p.Native == 0 && p.Refused == 0 && p.Lost == 0 {
-		b.WriteString("programs: none compiled; one that is over within some 100 us runs interpreted, and is not counted\n")
+		fmt.Fprintf(b, "programs: %s, none compiled: what is over within some 100 us runs interpreted\n", plural(p.Launches, "launch", "launches"))
 		return
 	}
 	share := 100 * float64(p.Native) / float64(max(p.Native+p.Interpreted, 1))

@@ -76,6 +76,20 @@ func TestStatusFitsTerminal(t *testing.T) {
 	require.Contains(t, strings.Join(lines, "\n"), " gh100 ")
 }
 
+// TestProgramText: the status has a line of programs where guests launched some, or where nothing can compile them.
+func TestProgramText(t *testing.T) {
+	text := func(c api.Card) string {
+		var b strings.Builder
+		programText(&b, &c)
+		return b.String()
+	}
+	require.Empty(t, text(api.Card{}), "a card of the host's driver")
+	require.Empty(t, text(api.Card{Programs: new(api.ProgramCounts)}))
+	require.Contains(t, text(api.Card{Interpreted: "no umbra-jit"}), "interpreted, which is slower: no umbra-jit")
+	require.Contains(t, text(api.Card{Programs: &api.ProgramCounts{Launches: 3}}), "3 launches, none compiled")
+	require.Contains(t, text(api.Card{Programs: &api.ProgramCounts{Launches: 3, Compiled: 1}}), "1 program compiled")
+}
+
 // TestLedgerText: the account of card time is a tree, and a part is of the line above it.
 func TestLedgerText(t *testing.T) {
 	busy := func(d time.Duration) []api.EngineAccount {

@@ -83,7 +83,7 @@ func TestProgramRuns(t *testing.T) {
 			require.Equal(t, i, m.word(programData+uint64(i)*4))
 		}
 		require.Zero(t, m.word(programData+1280))
-		require.EqualValues(t, 1, env.Stats.Class(0x90c0).Launches.Load())
+		require.EqualValues(t, 1, env.Stats.Programs())
 	})
 }
 

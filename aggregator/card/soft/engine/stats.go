@@ -34,6 +34,9 @@ func (s *Stats) Class(id uint16) *ClassStats {
 	return nil
 }
 
+// Programs counts launches of programs, wherever they run.
+func (s *Stats) Programs() uint64 { return s.class[place90c0].Launches.Load() }
+
 // Work counts copies, uploads and programs of one owner of channels, by class. It may be read at
 // any time.
 type Work struct {
