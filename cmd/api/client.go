@@ -21,7 +21,7 @@ import (
 // server of the machine. A server that is told no path makes its own at the first.
 func DefaultPaths() []string {
 	machine := "/run/umbra/control.sock"
-	if session := os.Getenv("XDG_RUNTIME_DIR"); session != "" {
+	if session := os.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(session) {
 		return []string{filepath.Join(session, "umbra.sock"), machine}
 	}
 	return []string{machine}

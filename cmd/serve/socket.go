@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/umbra-gpu/umbra/cmd/api"
 	"github.com/umbra-gpu/umbra/cmd/config"
 )
 
@@ -24,20 +25,23 @@ func resolve(path *string, where string) error {
 		return err
 	}
 	*path = abs
-	reason, folder := "", filepath.Dir(abs)
+	reason, folder, other := "", filepath.Dir(abs), " or choose another path"
+	if abs == api.DefaultPaths()[0] { // of the value default
+		other = fmt.Sprintf(", set $XDG_RUNTIME_DIR to a folder of user %d,%s", os.Geteuid(), other)
+	}
 	dir, err := os.Stat(folder)
 	there, statErr := os.Lstat(abs)
 	switch {
 	case len(abs) > maxSocketPath:
 		reason = fmt.Sprintf("%d bytes long; the kernel takes socket paths of up to %d", len(abs), maxSocketPath)
 	case errors.Is(err, fs.ErrNotExist):
-		reason = fmt.Sprintf("folder %s does not exist; make it or choose another path", folder)
+		reason = fmt.Sprintf("folder %s does not exist; make it%s", folder, other)
 	case err == nil && !dir.IsDir():
 		reason = folder + " is not a folder; choose another path"
 	case statErr == nil && there.Mode()&fs.ModeSocket == 0:
 		reason = "a file that is not a socket is there; remove it or choose another path"
 	case unix.Access(folder, unix.W_OK|unix.X_OK) != nil:
-		reason = fmt.Sprintf("user %d may not make files in folder %s; make it writable for that user or choose another path", os.Geteuid(), folder)
+		reason = fmt.Sprintf("user %d may not make files in folder %s; make it writable for that user%s", os.Geteuid(), folder, other)
 	default:
 		return nil
 	}
