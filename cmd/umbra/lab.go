@@ -167,6 +167,9 @@ func found(g *api.GPUReport) string {
 	for _, x := range g.Stopped {
 		fmt.Fprintf(&b, "umbra: channel %d was stopped: %s\n", x.Channel, x.Reason)
 	}
+	if n := g.Counts["runaways"]; n > 0 {
+		fmt.Fprintf(&b, "umbra: %s ran longer than limits.request, which ended its channel\n", plural(n, "request", "requests"))
+	}
 	for rule, n := range g.RulesBroken {
 		if n > 0 {
 			fmt.Fprintf(&b, "umbra: rule %s was broken %d times\n", rule, n)
