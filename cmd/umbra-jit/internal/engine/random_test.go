@@ -51,32 +51,25 @@ func TestRandomPrograms(t *testing.T) {
 	require.NoError(t, err)
 	var all totals
 	var mu sync.Mutex
-	next, end := p.First, p.First+p.Count
-	// A batch gives its memory back at its end. It is no parallel test: a test keeps those, with all that they refer to, to its own end.
-	const size = 100
-	take := func() (first int) {
-		mu.Lock()
-		defer mu.Unlock()
-		first, next = next, next+size
-		return first
+	benches := make(chan bench, runtime.GOMAXPROCS(0)) // of which each is used by one batch at a time
+	for range cap(benches) {
+		benches <- newBench(t)
 	}
-	t.Run("all", func(t *testing.T) {
-		for range runtime.GOMAXPROCS(0) {
-			with := newBench(t)
-			t.Run("", func(t *testing.T) {
-				t.Parallel()
-				for first := take(); first < end && !p.Over() && !t.Failed(); first = take() {
-					var sum totals
-					t.Run(fmt.Sprintf("seed=%d,first=%d", p.Seed, first), func(t *testing.T) {
-						for n := first; n < min(first+size, end) && !p.Over(); n++ {
-							sum.run(t, with, &p, n)
-						}
-					})
-					mu.Lock()
-					all.add(sum)
-					mu.Unlock()
-				}
-			})
+	const size = 100 // of a batch
+	first := func(batch int) int { return p.First + batch*size }
+	name := func(batch int) string { return fmt.Sprintf("seed=%d,first=%d", p.Seed, first(batch)) }
+	test := t
+	scale.Each(t, (p.Count+size-1)/size, name, func(t *testing.T, batch int) {
+		with := <-benches
+		var sum totals
+		defer func() { // also if a program fails
+			benches <- with
+			mu.Lock()
+			defer mu.Unlock()
+			all.add(sum)
+		}()
+		for n := first(batch); n < min(first(batch+1), p.First+p.Count) && !p.Over() && !test.Failed(); n++ {
+			sum.run(t, with, &p, n)
 		}
 	})
 	t.Logf("%d programs of seed %d from %d: %d instructions compiled, %d interpreted; %d stops where interp took over, for %d instructions",
