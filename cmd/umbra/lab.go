@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -109,14 +110,22 @@ func (c *labRunCmd) Run(ctx context.Context, out output) (err error) {
 		programText(&b, &status.Card)
 		fmt.Fprint(out.stderr, b.String())
 	}
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
+	}
+	return outcome(&r, &report.GPUs[0], out.stderr)
+}
+
+// outcome is the status of a program that ran. Mesa may tell a program nothing of work that was ended, and it succeeds then.
+func outcome(r *proto.RunResult, g *api.GPUReport, stderr io.Writer) error {
+	switch {
 	case r.Signal != 0:
-		fmt.Fprintf(out.stderr, "umbra: a signal ended the program: %v\n", syscall.Signal(r.Signal))
+		fmt.Fprintf(stderr, "umbra: a signal ended the program: %v\n", syscall.Signal(r.Signal))
 		return ended(128 + r.Signal) // as a shell has it
 	case r.Exit != 0:
 		return ended(r.Exit & 0xff)
+	case g.Counts["runaways"] > 0:
+		return errors.New("the program ended with status 0, although its work on the GPU was ended; what it says may be wrong")
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/umbra-gpu/umbra/cmd/api"
 	"github.com/umbra-gpu/umbra/cmd/lab"
 	"github.com/umbra-gpu/umbra/cmd/lab/fetch"
+	"github.com/umbra-gpu/umbra/cmd/lab/proto"
 	"github.com/umbra-gpu/umbra/devmodel/guest"
 	"github.com/umbra-gpu/umbra/devmodel/guest/push"
 )
@@ -51,4 +52,7 @@ func TestLabRunEndsEndlessProgram(t *testing.T) {
 	r, err := s.Report()
 	require.NoError(t, err)
 	require.Contains(t, found(&r.GPUs[0]), "umbra: 1 request ran longer than limits.request, which ended its channel\n")
+	require.ErrorContains(t, outcome(new(proto.RunResult), &r.GPUs[0], io.Discard), "ended with status 0, although")
+	require.Equal(t, ended(3), outcome(&proto.RunResult{Exit: 3}, &r.GPUs[0], io.Discard))
+	require.NoError(t, outcome(new(proto.RunResult), new(api.GPUReport), io.Discard))
 }
