@@ -50,7 +50,7 @@ func expand(text string) string {
 		return fmt.Sprint(f.Offset)
 	})
 	return strings.NewReplacer(
-		"$splat12", splatOf(12), "$splat4095", splatOf(4095),
+		"$few", fmt.Sprint(few), "$splat12", splatOf(12), "$splat4095", splatOf(4095),
 		"$HeaderSize", fmt.Sprint(state.HeaderSize), "$WarpSize", fmt.Sprint(state.WarpSize), "$RegSize", fmt.Sprint(4*Lanes),
 		"$BarrierSize", fmt.Sprint(reflect.TypeFor[state.Barrier]().Size()), "$Barriers", fmt.Sprint(state.MaxBarriers),
 		"$LockSize", fmt.Sprint(reflect.TypeFor[state.Lock]().Size()), "$MaxLocks", fmt.Sprint(state.MaxLocks),

@@ -87,7 +87,8 @@ go:
 `, name, size-1, right, offsetOf("Addr"), offsetOf("Data"))
 		switch op {
 		case "load":
-			s.WriteString(gathers(size))
+			fmt.Fprintf(&s, "  %%count = call i32 @llvm.ctpop.i32(i32 %%mask)\n  %%single = icmp ule i32 %%count, %d\n  br i1 %%single, label %%some, label %%all\nall:\n%s", few, gathers(size))
+			s.WriteString(eachLane(loaded(size)))
 		case "store":
 			fmt.Fprintf(&s, "  %%full = icmp eq i32 %%mask, -1\n  br i1 %%full, label %%all, label %%some\nall:\n%s", scatters(size))
 			s.WriteString(eachLane(moved(size)))
@@ -112,8 +113,11 @@ func (b *Builder) helper(name string) {
 	b.require(b.line("call i1 %s(ptr %%c, i32 %s)", f, b.lanes.mask))
 }
 
+// few is how many lanes are looked up and read one after the other: for so many, vectors take longer.
+const few = 16
+
 // locate makes host addresses of the addresses in the context, page by page, and charges what that costs.
-// Lanes that are not in the mask get the address of one that is.
+// Lanes that are not in the mask get the address of one that is, if more than a few are.
 func locate() string {
 	return expand(`
 define internal i1 @locate(ptr %c, i32 %mask, i64 %align, i64 %right) noinline #0 {
@@ -127,6 +131,9 @@ start:
   %left = call i64 @llvm.usub.sat.i64(i64 %budget, i64 %count64)
   store i64 %left, ptr %bp
   %addrs = getelementptr i8, ptr %c, i64 $Context.Addr
+  %single = icmp ule i32 %count, $few
+  br i1 %single, label %each, label %vectors
+vectors:
   %av = load <32 x i64>, ptr %addrs, align 8
   %lanes = bitcast i32 %mask to <32 x i1>
   %alignv0 = insertelement <32 x i64> poison, i64 %align, i32 0
@@ -182,11 +189,11 @@ slow:
   store <32 x i64> %mixed, ptr %addrs, align 8
   br label %each
 each:
-  %m2 = phi i32 [ %rest, %slow ], [ %rest3, %next ]
+  %m2 = phi i32 [ %mask, %start ], [ %rest, %slow ], [ %rest3, %next ]
   %lane2 = call i32 @llvm.cttz.i32(i32 %m2, i1 true)
   %at2 = getelementptr i64, ptr %addrs, i32 %lane2
   %addr2 = load i64, ptr %at2
-  %h2 = call i64 @page(ptr %c, i64 %addr2, i64 0, i64 %right)
+  %h2 = call i64 @page(ptr %c, i64 %addr2, i64 %align, i64 %right)
   %bad2 = icmp eq i64 %h2, 0
   br i1 %bad2, label %no, label %next
 next:
@@ -207,7 +214,7 @@ no:
 func gathers(size int) string {
 	var s strings.Builder
 	typ, words := element(size)
-	fmt.Fprintf(&s, "  %%none = icmp eq i32 %%mask, 0\n  br i1 %%none, label %%done, label %%some\nsome:\n  %%hosts = load <32 x ptr>, ptr %%addrs, align 8\n")
+	s.WriteString("  %hosts = load <32 x ptr>, ptr %addrs, align 8\n")
 	for w := range words {
 		fmt.Fprintf(&s, "  %%p%d = getelementptr i8, <32 x ptr> %%hosts, i64 %d\n", w, 4*w)
 		fmt.Fprintf(&s, "  %%x%d = call <32 x %[2]s> @llvm.masked.gather.v32%[2]s.v32p0(<32 x ptr> %%p%[1]d, i32 %[3]d, <32 x i1> %[4]s, <32 x %[2]s> poison)\n", w, typ, min(size, 4), allTrue)
@@ -218,7 +225,7 @@ func gathers(size int) string {
 		}
 		fmt.Fprintf(&s, "  %%d%[1]d = getelementptr i8, ptr %%data, i64 %[2]d\n  store <32 x i32> %[3]s, ptr %%d%[1]d, align 4\n", w, 4*Lanes*w, v)
 	}
-	s.WriteString("  br label %done\ndone:\n  ret i1 true\n")
+	s.WriteString("  ret i1 true\n")
 	return s.String()
 }
 
@@ -241,6 +248,22 @@ func scatters(size int) string {
 		fmt.Fprintf(&s, "  call void @llvm.masked.scatter.v32%[1]s.v32p0(<32 x %[1]s> %[2]s, <32 x ptr> %%ps%[3]d, i32 %[4]d, <32 x i1> %[5]s)\n", typ, v, w, min(size, 4), allTrue)
 	}
 	s.WriteString("  ret i1 true\n")
+	return s.String()
+}
+
+// loaded is what a load does in a lane.
+func loaded(size int) string {
+	unit, words := min(size, 4), max(1, size/4)
+	var s strings.Builder
+	for w := range words {
+		fmt.Fprintf(&s, "  %%ls%[1]d = getelementptr i8, ptr %%host, i64 %[2]d\n  %%ly%[1]d = load i%[3]d, ptr %%ls%[1]d\n", w, 4*w, 8*unit)
+		x := fmt.Sprintf("%%ly%d", w)
+		if unit < 4 {
+			fmt.Fprintf(&s, "  %%lx = zext i%d %s to i32\n", 8*unit, x)
+			x = "%lx"
+		}
+		fmt.Fprintf(&s, "  %%ld%[1]d = getelementptr [%[2]d x i32], ptr %%data, i64 %[1]d, i32 %%lane2\n  store i32 %[3]s, ptr %%ld%[1]d\n", w, Lanes, x)
+	}
 	return s.String()
 }
 
