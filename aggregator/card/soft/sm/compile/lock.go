@@ -35,7 +35,9 @@ func (b *Builder) noLocks() string {
 	return b.line("icmp eq i32 %s, 0", n)
 }
 
-// locksText are the helpers. They look through the list for each lane: a word is in it once at most.
+// locksText are the helpers. A word is in the list once at most: a lane gets its lock if no entry from before has the word, and no
+// lane before it. Warps drop locks in the order in which they took them, so that the next one is behind the last one that was
+// dropped, or at the end.
 const locksText = `
 define i1 @lock(ptr %c, i32 %mask) #0 {
   %data = getelementptr i8, ptr %c, i64 $Context.Data
@@ -43,11 +45,13 @@ define i1 @lock(ptr %c, i32 %mask) #0 {
   %head = load ptr at %c $Loop.Block
   %held = getelementptr i8, ptr %head, i64 $Block.Held
   %warp = load i32 at %c $Context.Warp
-  %warp16 = trunc i32 %warp to i16
+  %old = load i32 at %head $Block.Locks
+  %words = load <32 x i32>, ptr %data, align 4
   br label %next
 next:
   %m = phi i32 [ %mask, %0 ], [ %rest, %done ]
   %got = phi i32 [ 0, %0 ], [ %got1, %done ]
+  %n = phi i32 [ %old, %0 ], [ %n1, %done ]
   %ended = icmp eq i32 %m, 0
   br i1 %ended, label %end, label %lane
 lane:
@@ -56,44 +60,57 @@ lane:
   %rest = and i32 %m, %less
   %at = getelementptr i32, ptr %data, i32 %l
   %addr = load i32, ptr %at
-  %n = load i32 at %head $Block.Locks
-  br label %look
+  %full = icmp uge i32 %n, $MaxLocks
+  br i1 %full, label %done, label %look
 look:
-  %i = phi i32 [ 0, %lane ], [ %i1, %other ]
-  %all = icmp uge i32 %i, %n
+  %i = phi i32 [ 0, %lane ], [ %i1, %one ]
+  %all = icmp uge i32 %i, %old
   br i1 %all, label %free, label %one
 one:
   %i64 = zext i32 %i to i64
-  %off = mul i64 %i64, $LockSize
-  %entry = getelementptr i8, ptr %held, i64 %off
+  %entry = getelementptr i64, ptr %held, i64 %i64
   %its = load i32 at %entry $Lock.Addr
   %same = icmp eq i32 %its, %addr
-  br i1 %same, label %done, label %other
-other:
   %i1 = add i32 %i, 1
-  br label %look
+  br i1 %same, label %done, label %look
 free:
-  %full = icmp uge i32 %n, $MaxLocks
-  br i1 %full, label %done, label %take
-take:
-  %n64 = zext i32 %n to i64
-  %nOff = mul i64 %n64, $LockSize
-  %new = getelementptr i8, ptr %held, i64 %nOff
-  store i32 %addr at %new $Lock.Addr
-  %l16 = trunc i32 %l to i16
-  store i16 %warp16 at %new $Lock.Warp
-  store i16 %l16 at %new $Lock.Lane
-  %n1 = add i32 %n, 1
-  store i32 %n1 at %head $Block.Locks
+  %addr0 = insertelement <32 x i32> poison, i32 %addr, i32 0
+  %addrs = shufflevector <32 x i32> %addr0, <32 x i32> poison, <32 x i32> zeroinitializer
+  %equal = icmp eq <32 x i32> %words, %addrs
+  %equals = bitcast <32 x i1> %equal to i32
   %bit = shl i32 1, %l
-  %got2 = or i32 %got, %bit
+  %below = add i32 %bit, -1
+  %others = and i32 %equals, %mask
+  %before = and i32 %others, %below
+  %first = icmp eq i32 %before, 0
+  %n64 = zext i32 %n to i64
+  %new = getelementptr i64, ptr %held, i64 %n64
+  %key = call i64 @held(i32 %addr, i32 %warp, i32 %l)
+  store i64 %key, ptr %new, align 4
+  %more = zext i1 %first to i32
+  %n2 = add i32 %n, %more
+  %its1 = select i1 %first, i32 %bit, i32 0
+  %got2 = or i32 %got, %its1
   br label %done
 done:
-  %got1 = phi i32 [ %got2, %take ], [ %got, %free ], [ %got, %one ]
+  %got1 = phi i32 [ %got2, %free ], [ %got, %lane ], [ %got, %one ]
+  %n1 = phi i32 [ %n2, %free ], [ %n, %lane ], [ %n, %one ]
   br label %next
 end:
+  store i32 %n at %head $Block.Locks
   store i32 %got, ptr %out
   ret i1 true
+}
+
+define internal i64 @held(i32 %addr, i32 %warp, i32 %lane) alwaysinline {
+  %a = zext i32 %addr to i64
+  %w = zext i32 %warp to i64
+  %l = zext i32 %lane to i64
+  %w1 = shl i64 %w, 32
+  %l1 = shl i64 %l, 48
+  %wl = or i64 %w1, %l1
+  %key = or i64 %a, %wl
+  ret i64 %key
 }
 
 define i1 @unlock(ptr %c, i32 %mask) #0 {
@@ -101,51 +118,53 @@ define i1 @unlock(ptr %c, i32 %mask) #0 {
   %head = load ptr at %c $Loop.Block
   %held = getelementptr i8, ptr %head, i64 $Block.Held
   %warp = load i32 at %c $Context.Warp
+  %n0 = load i32 at %head $Block.Locks
   br label %next
 next:
   %m = phi i32 [ %mask, %0 ], [ %rest, %look ], [ %rest, %drop ]
-  %ended = icmp eq i32 %m, 0
-  br i1 %ended, label %end, label %lane
+  %n = phi i32 [ %n0, %0 ], [ %n, %look ], [ %last, %drop ]
+  %guess = phi i32 [ 0, %0 ], [ %guess, %look ], [ %after, %drop ]
+  %lanes = icmp ne i32 %m, 0
+  %some = icmp ne i32 %n, 0
+  %go = and i1 %lanes, %some
+  br i1 %go, label %lane, label %end
 lane:
   %l = call i32 @llvm.cttz.i32(i32 %m, i1 true)
   %less = add i32 %m, -1
   %rest = and i32 %m, %less
   %at = getelementptr i32, ptr %data, i32 %l
   %addr = load i32, ptr %at
-  br label %look
+  %key = call i64 @held(i32 %addr, i32 %warp, i32 %l)
+  %last = add i32 %n, -1
+  %g = call i32 @llvm.umin.i32(i32 %guess, i32 %last)
+  %g64 = zext i32 %g to i64
+  %gAt = getelementptr i64, ptr %held, i64 %g64
+  %guessed = load i64, ptr %gAt, align 4
+  %right = icmp eq i64 %guessed, %key
+  br i1 %right, label %drop, label %look
 look:
-  %i = phi i32 [ 0, %lane ], [ %i1, %other ]
-  %n = load i32 at %head $Block.Locks
+  %i = phi i32 [ 0, %lane ], [ %i1, %one ]
   %all = icmp uge i32 %i, %n
   br i1 %all, label %next, label %one
 one:
   %i64 = zext i32 %i to i64
-  %off = mul i64 %i64, $LockSize
-  %entry = getelementptr i8, ptr %held, i64 %off
-  %its = load i32 at %entry $Lock.Addr
-  %itsWarp16 = load i16 at %entry $Lock.Warp
-  %itsLane16 = load i16 at %entry $Lock.Lane
-  %itsWarp = zext i16 %itsWarp16 to i32
-  %itsLane = zext i16 %itsLane16 to i32
-  %sameAddr = icmp eq i32 %its, %addr
-  %sameWarp = icmp eq i32 %itsWarp, %warp
-  %sameLane = icmp eq i32 %itsLane, %l
-  %both = and i1 %sameAddr, %sameWarp
-  %mine = and i1 %both, %sameLane
-  br i1 %mine, label %drop, label %other
-drop:
-  %n1 = sub i32 %n, 1
-  %n64 = zext i32 %n1 to i64
-  %nOff = mul i64 %n64, $LockSize
-  %lastAt = getelementptr i8, ptr %held, i64 %nOff
-  %last = load i64, ptr %lastAt, align 4
-  store i64 %last, ptr %entry, align 4
-  store i32 %n1 at %head $Block.Locks
-  br label %next
-other:
+  %entry = getelementptr i64, ptr %held, i64 %i64
+  %its = load i64, ptr %entry, align 4
+  %mine = icmp eq i64 %its, %key
   %i1 = add i32 %i, 1
-  br label %look
+  br i1 %mine, label %drop, label %look
+drop:
+  %d = phi i32 [ %g, %lane ], [ %i, %one ]
+  %d64 = zext i32 %d to i64
+  %gone = getelementptr i64, ptr %held, i64 %d64
+  %last64 = zext i32 %last to i64
+  %lastAt = getelementptr i64, ptr %held, i64 %last64
+  %moved = load i64, ptr %lastAt, align 4
+  store i64 %moved, ptr %gone, align 4
+  %after = add i32 %d, 1
+  br label %next
 end:
+  store i32 %n at %head $Block.Locks
   ret i1 true
 }
 `

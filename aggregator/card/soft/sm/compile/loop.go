@@ -53,7 +53,7 @@ func expand(text string) string {
 		"$few", fmt.Sprint(few), "$splat12", splatOf(12), "$splat4095", splatOf(4095),
 		"$HeaderSize", fmt.Sprint(state.HeaderSize), "$WarpSize", fmt.Sprint(state.WarpSize), "$RegSize", fmt.Sprint(4*Lanes),
 		"$BarrierSize", fmt.Sprint(reflect.TypeFor[state.Barrier]().Size()), "$Barriers", fmt.Sprint(state.MaxBarriers),
-		"$LockSize", fmt.Sprint(reflect.TypeFor[state.Lock]().Size()), "$MaxLocks", fmt.Sprint(state.MaxLocks),
+		"$MaxLocks", fmt.Sprint(state.MaxLocks),
 		"$MostTaken", fmt.Sprint(state.MostTaken), "$SiteSize", fmt.Sprint(4*siteWords),
 		"$Exhausted", fmt.Sprint(uint32(Exhausted)), "$Budget", fmt.Sprint(uint32(Budget)), "$Stopped", fmt.Sprint(uint32(Stopped)),
 		"$Left", fmt.Sprint(uint32(Left)), "$Deadlock", fmt.Sprint(uint32(Deadlock)), "$Settle", fmt.Sprint(uint32(Settle)),

@@ -62,6 +62,7 @@ func Support() string {
 	s.WriteString(`
 declare i32 @llvm.cttz.i32(i32, i1)
 declare i32 @llvm.ctpop.i32(i32)
+declare i32 @llvm.umin.i32(i32, i32)
 declare i64 @llvm.usub.sat.i64(i64, i64)
 declare i64 @llvm.vector.reduce.or.v32i64(<32 x i64>)
 `)
