@@ -164,7 +164,7 @@ func programText(b *strings.Builder, c *api.Card) {
 		return
 	}
 	if p.Compiled == 0 && p.Native == 0 && p.Refused == 0 && p.Lost == 0 {
-		fmt.Fprintf(b, "programs: %s, none compiled: what is over within some 100 us runs interpreted\n", plural(p.Launches, "launch", "launches"))
+		fmt.Fprintf(b, "programs: %s, none compiled: what takes some 60 us or less runs interpreted\n", plural(p.Launches, "launch", "launches"))
 		return
 	}
 	share := 100 * float64(p.Native) / float64(max(p.Native+p.Interpreted, 1))

@@ -12,8 +12,8 @@ type Native interface {
 	// Run goes on with a launch until its step is over, all its blocks ended, or a block needs a processor of
 	// this process.
 	Run(j *Job) NativeResult
-	// Executed says what the processors of this process executed of a launch in the step that began it: what that takes one of
-	// them, in nanoseconds. Grid.Next is how many blocks they took.
+	// Executed reports how long the step that began a launch, of Grid.Next blocks until then, would take one processor of this
+	// process, in nanoseconds.
 	Executed(j *Job, took uint64)
 }
 

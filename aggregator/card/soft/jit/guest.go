@@ -45,7 +45,7 @@ func (g *Guest) Run(j *engine.Job) engine.NativeResult {
 
 // Executed implements engine.Native.
 func (g *Guest) Executed(j *engine.Job, took uint64) {
-	g.program(j).warp = took / max(1, j.Grid.Next*uint64(j.Blocks.Warps()))
+	g.program(j).executed(j, took)
 }
 
 // running returns the process. If there is none it starts one, which a later step finds.

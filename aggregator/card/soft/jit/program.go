@@ -14,7 +14,7 @@ type key struct {
 
 // program is what is known of the launches of a program.
 type program struct {
-	warp  uint64    // nanoseconds that the server took for a warp of the last launch that it began
+	warp  uint64    // nanoseconds that the server takes for a warp, by the last launch
 	ask   time.Time // when it may be compiled, so that it is asked for again
 	asked time.Time // when it was asked for first
 	steps int       // that ended with the time or the grid
@@ -24,8 +24,12 @@ type program struct {
 // maxPrograms bounds what is remembered of a guest. Beyond it all is forgotten.
 const maxPrograms = 4096
 
-// roundTrip is how long a launch takes that is over in the server before a process would have begun it.
-const roundTrip = 60_000 // ns
+// roundTrip is the shortest work, in nanoseconds of a processor of the server, that is worth sending to the process, and
+// instruction what a warp instruction takes there.
+const (
+	roundTrip   = 60_000
+	instruction = 40
+)
 
 func (g *Guest) program(j *engine.Job) *program {
 	k := key{j.Launch.Program, j.Launch.Region, j.Launch.Block}
@@ -38,6 +42,11 @@ func (g *Guest) program(j *engine.Job) *program {
 		g.programs[k] = p
 	}
 	return p
+}
+
+// executed notes what the blocks that a launch has begun take the server.
+func (p *program) executed(j *engine.Job, took uint64) {
+	p.warp = took / max(1, j.Grid.Next*uint64(j.Blocks.Warps()))
 }
 
 // worth reports whether a launch shall run in the process.

@@ -214,6 +214,9 @@ func (s *step) take(m *Message, before uint64) (engine.NativeResult, error) {
 		return engine.NativeResult{Outcome: engine.NeedsProcessor, Slot: int(m.B)}, nil
 	}
 	s.program.steps++
+	if grid.Steps == 1 {
+		s.program.executed(s.job, instruction*(m.C+m.D))
+	}
 	return engine.NativeResult{Outcome: engine.RanNative}, nil
 }
 

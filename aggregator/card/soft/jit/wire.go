@@ -12,7 +12,7 @@ import (
 )
 
 // Version is that of the protocol and of the shared memory. Both sides are installed together.
-const Version = 2
+const Version = 3
 
 // Assemble is the first argument of an umbra-jit that makes assembly of IR, and serves no guest.
 const Assemble = "assemble"

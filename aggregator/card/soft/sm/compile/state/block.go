@@ -19,13 +19,16 @@ const (
 // MostTaken is how many blocks a thread takes at once at most.
 const MostTaken = 32
 
+// cacheLine is apart what threads write from what others read.
+const cacheLine = 64
+
 // Work says which blocks of a grid nobody has taken.
 type Work struct {
 	Next  uint64 // number of the next block. Threads add to it at once, and may pass Count by MostTaken each
 	Count uint64 // of the grid
-	_     [48]byte
-	Stop  uint32 // not zero: threads stop after the turn that is under way
-	_     [60]byte
+	_     [cacheLine - 16]byte
+	Stop  uint32 // not zero: threads stop after the turn that is under way. They read it at each turn
+	_     [cacheLine - 4]byte
 }
 
 // A Block is the header of a state. Its warps follow, and then its shared memory.
