@@ -26,12 +26,11 @@ func (d *Device) Attached(h *vfiouser.Host) {
 	d.mu.Lock()
 	d.pid, d.user = pid, user
 	d.clients.quiet = d.clients.lines >= maxClientLines
-	quiet := d.clients.quiet
-	d.clients.lines++
-	d.mu.Unlock()
-	if !quiet {
+	if !d.clients.quiet {
+		d.clients.lines++
 		d.logAttached(pid, user)
 	}
+	d.mu.Unlock()
 	d.client = &hostSide{Memory: h.Memory(), host: h, device: d}
 	d.plug(d.client)
 }
@@ -73,11 +72,11 @@ func (e *Endpoint) logClientsLocked(log *slog.Logger) {
 	d.mu.Lock()
 	late, pid, user, brief := d.clients.quiet, d.pid, d.user, d.clients.brief
 	d.clients.lines, d.clients.quiet = 0, false
+	if late { // before it can leave
+		d.logAttached(pid, user)
+	}
 	d.mu.Unlock()
 	if n := e.newLocked("brief_clients", brief); n > 0 {
 		log.Info("more clients attached and detached than are logged", "count", n, "total", brief)
-	}
-	if late {
-		d.logAttached(pid, user)
 	}
 }

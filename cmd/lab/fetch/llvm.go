@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"golang.org/x/sys/unix"
 )
 
 // EnvLLVM names a libLLVM.so.19.1 to use instead of a fetched one.
@@ -38,8 +40,9 @@ func CachedLLVM() string {
 		return ""
 	}
 	_, libraries := (&Cache{Dir: cache}).llvmDirs()
-	if !exists(filepath.Join(libraries, llvmLibrary)) {
-		return ""
+	var st unix.Stat_t
+	if unix.Stat(filepath.Join(libraries, llvmLibrary), &st) != nil || int(st.Uid) != os.Geteuid() {
+		return "" // also where another user could have put it
 	}
 	return libraries
 }
