@@ -119,15 +119,16 @@ func (c *Channel) Submit(list []Push) (n uint32, err error) {
 }
 
 // Done reports whether the card has executed a submission.
-func (c *Channel) Done(n uint32) bool {
-	return int32(binary.LittleEndian.Uint32(c.own.mem[fencePage:])-n) >= 0
-}
+func (c *Channel) Done(n uint32) bool { return int32(c.executed()-n) >= 0 }
 
-// Wait returns when the card has executed a submission, or has failed.
+// executed is the number of the last submission that the card has executed.
+func (c *Channel) executed() uint32 { return binary.LittleEndian.Uint32(c.own.mem[fencePage:]) }
+
+// Wait returns when the card has executed a submission, or has failed. The limit is for each one before it, too.
 func (c *Channel) Wait(n uint32) error {
 	limit := time.NewTimer(c.machine.cfg.Limit)
 	defer limit.Stop()
-	for {
+	for last := c.executed(); ; {
 		if err := c.machine.faulted.Load(); err != nil {
 			return *err
 		}
@@ -136,6 +137,10 @@ func (c *Channel) Wait(n uint32) error {
 		}
 		if c.Done(n) {
 			return c.machine.executed()
+		}
+		if now := c.executed(); now != last {
+			last = now
+			limit.Reset(c.machine.cfg.Limit)
 		}
 		select {
 		case <-c.doorbell:

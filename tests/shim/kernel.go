@@ -75,7 +75,7 @@ var requests = map[uint8]struct {
 func nothing(*Kernel, []byte, []byte) error { return nil }
 
 // Do carries out a request. It changes arg to the answer. An error that is a unix.Errno is the
-// program's; others end it.
+// program's; others end it, and so does one of a posted request.
 func (k *Kernel) Do(nr uint8, arg, rest []byte) error {
 	r, ok := requests[nr]
 	if !ok {
@@ -182,7 +182,8 @@ func (k *Kernel) alloc(p Place, align uint64) (*Buffer, error) {
 	return b, err
 }
 
-// reuse returns a closed buffer of such a place, of zeros, nil if there is none: a launch of Mesa's makes and closes some.
+// reuse returns a closed buffer of such a place, of zeros, nil if there is none: a launch of Mesa's makes and closes some. Closed
+// buffers stay mapped until sweep frees them.
 func (k *Kernel) reuse(p Place, align uint64) *Buffer {
 	i := slices.IndexFunc(k.closed, func(g *gem) bool {
 		return g.Size == p.Size && g.InVRAM == p.InVRAM && g.VA%align == 0 && !g.busy()
@@ -333,7 +334,10 @@ func (k *Kernel) prepare(arg, _ []byte) error {
 
 // Finish returns when the card has done all. The error is a failure that the program was not told.
 func (k *Kernel) Finish() error {
-	if k.told || k.failed != nil {
+	switch {
+	case k.told:
+		return nil
+	case k.failed != nil:
 		return k.failed
 	}
 	for _, ch := range k.machine.channels {

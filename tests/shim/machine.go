@@ -42,7 +42,7 @@ type Config struct {
 }
 
 const (
-	cardMemory   = 1 << 30
+	cardMemory   = 1 << 30 // preload/shim.c knows both
 	systemMemory = 1 << 30 // that the card reaches
 	tableMemory  = 32 << 20
 	busAddress   = 0x1_0000_0000 // of system memory

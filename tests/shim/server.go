@@ -86,7 +86,7 @@ func (s *Server) serve(conn *net.UnixConn) (err error) {
 		if p := k.answer(packet[:n]); p == nil {
 			continue
 		} else if _, err := conn.Write(p); err != nil {
-			return nil
+			return k.Finish()
 		}
 	}
 }

@@ -3,6 +3,7 @@ package shim
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 
 	"golang.org/x/sys/unix"
 )
@@ -12,7 +13,7 @@ import (
 // and the size of its argument (32 bits each), the argument, and for a submission the lists of
 // buffers and parts. The answer is a verdict and a size (32 bits each), and the argument or a
 // text. What a kernel does later, a submission and the closing of a buffer, has no answer unless the program is recorded: a
-// failure of it is the answer to the next request.
+// failure of it is the answer to the next request, and ends the program.
 const headSize = 8
 
 // Verdicts, besides a negative errno.
@@ -34,7 +35,9 @@ func (k *Kernel) answer(packet []byte) []byte {
 		err = k.Do(packet[0], arg, packet[size:])
 	}
 	if requests[packet[0]].posted && k.recorder == nil {
-		k.failed = err
+		if err != nil && k.failed == nil {
+			k.failed = fmt.Errorf("request %#x: %v", packet[0], err) // no errno: the program has gone on
+		}
 		return nil
 	}
 	var errno unix.Errno

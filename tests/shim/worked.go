@@ -17,8 +17,10 @@ func (k *Kernel) processorTime(arg, _ []byte) error {
 	}
 	worked, err := clockTime(unix.CLOCK_PROCESS_CPUTIME_ID)
 	if err == nil && k.compiler != 0 {
-		var n uint64
-		n, err = clockTime(k.compiler)
+		n, gone := clockTime(k.compiler)
+		if gone != nil {
+			k.compiler = 0 // the next call looks for another one
+		}
 		worked += n
 	}
 	binary.LittleEndian.PutUint64(arg, worked)
@@ -33,8 +35,8 @@ func findCompiler() int32 {
 		for _, child := range strings.Fields(string(children)) {
 			exe, _ := os.Readlink("/proc/" + child + "/exe")
 			if pid, err := strconv.Atoi(child); err == nil && filepath.Base(exe) == compilerName {
-				const whole = 2 // CPUCLOCK_SCHED of linux/posix-timers.h, of all threads
-				return int32(^pid<<3 | whole)
+				const cpuclockSched = 2 // linux/posix-timers.h
+				return int32(^pid<<3 | cpuclockSched)
 			}
 		}
 	}

@@ -105,14 +105,22 @@ func (r *report) print() error {
 	for _, d := range devices {
 		fmt.Fprint(w, strings.ReplaceAll(d, shim.OurCard, "our card"), "\t")
 	}
-	fmt.Fprint(w, "our card/better\tcompiled/better\tprocessors\t\n")
+	fmt.Fprint(w, "our card/better\t")
+	if r.Compiled > 0 {
+		fmt.Fprint(w, "compiled/better\t")
+	}
+	fmt.Fprint(w, "processors\t\n")
 	for i := range r.Workloads {
 		m := &r.Workloads[i]
 		fmt.Fprintf(w, "%s\t%s\t", m.Program, m.Args)
 		for _, d := range devices {
 			fmt.Fprintf(w, "%.2f\t", m.Median[d])
 		}
-		fmt.Fprintf(w, "%.2f\t%.2f\t%.2f\t\n", m.Median.Ratio(shim.OurCard), m.Median.Ratio(fastest), m.Processors.Ratio(fastest))
+		fmt.Fprintf(w, "%.2f\t", m.Median.Ratio(shim.OurCard))
+		if r.Compiled > 0 {
+			fmt.Fprintf(w, "%.2f\t", m.Median.Ratio(shim.Compiled))
+		}
+		fmt.Fprintf(w, "%.2f\t\n", m.Processors.Ratio(fastest))
 	}
 	if err := w.Flush(); err != nil {
 		return err
