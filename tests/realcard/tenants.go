@@ -157,6 +157,15 @@ func (r *run) figures() {
 			err = errors.Join(t[0].Ch.Copy(va, t[0].Src, rig.CopySize), t[0].Ch.Finish())
 		}
 		s.note("256 MiB mapped and used", float64(time.Since(began))/1e6, "ms")
+		if err != nil {
+			return err
+		}
+		const pages = 1024
+		va, written, err := t[0].Driver.(interface {
+			MapPages(int) (uint64, time.Time, error)
+		}).MapPages(pages)
+		err = errors.Join(err, t[0].Ch.Copy(va+(pages-1)*4096, t[0].Src, 4096), t[0].Ch.Finish())
+		s.note("a page of many that lie apart, until the last is used", float64(time.Since(written))/1e3/pages, "us")
 		return err
 	})
 }

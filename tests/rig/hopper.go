@@ -3,6 +3,7 @@ package rig
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/umbra-gpu/umbra/devmodel/guest"
 	"github.com/umbra-gpu/umbra/devmodel/guest/gh100"
@@ -52,6 +53,22 @@ func (h *hopper) MapVRAM(n uint64) (va uint64, err error) {
 		h.vram[va] = [2]uint64{addr, n}
 	})
 	return va, err
+}
+
+// MapPages maps n pages of VRAM in one go, none of which lies behind the one before. It returns when the tables were written, before the
+// invalidate.
+func (h *hopper) MapPages(n int) (va uint64, written time.Time, err error) {
+	const pageSize = 4096
+	err = h.try(func() {
+		addrs := make([]uint64, n)
+		for i := range addrs {
+			addrs[n-1-i] = h.d.AllocVRAM(pageSize)
+		}
+		va = h.s.SetPages(addrs)
+		written = time.Now()
+		h.s.Flush(1)
+	})
+	return va, written, err
 }
 
 func (h *hopper) Window(va uint64) (p []byte, err error) {

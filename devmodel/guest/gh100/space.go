@@ -169,6 +169,16 @@ func (s *Space) Map(in shadowpt.Target, addr, n uint64) (va uint64) {
 	return va
 }
 
+// SetPages has pages of VRAM, which need not lie together, be one behind the other after the next Flush, and returns where.
+func (s *Space) SetPages(addrs []uint64) (va uint64) {
+	va = s.next
+	for _, addr := range addrs {
+		s.set(s.next, shadowpt.PTE{Valid: true, Target: VRAM, Addr: addr})
+		s.next += pageSize
+	}
+	return va
+}
+
 // Unmap takes a page away.
 func (s *Space) Unmap(va uint64) {
 	s.set(va, shadowpt.PTE{})
