@@ -37,7 +37,7 @@ func (b *Builder) noLocks() string {
 
 // locksText are the helpers. A word is in the list once at most: a lane gets its lock if no entry from before has the word, and no
 // lane before it. Warps drop locks in the order in which they took them, so that the next one is behind the last one that was
-// dropped, or at the end.
+// dropped, or at the end. An entry, a state.Lock, is one word of 64 bits.
 const locksText = `
 define i1 @lock(ptr %c, i32 %mask) #0 {
   %data = getelementptr i8, ptr %c, i64 $Context.Data

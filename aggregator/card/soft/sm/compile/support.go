@@ -89,10 +89,10 @@ go:
 		switch op {
 		case "load":
 			fmt.Fprintf(&s, "  %%count = call i32 @llvm.ctpop.i32(i32 %%mask)\n  %%single = icmp ule i32 %%count, %d\n  br i1 %%single, label %%some, label %%all\nall:\n%s", few, gathers(size))
-			s.WriteString(eachLane(loaded(size)))
+			s.WriteString(eachLane(moved(size, true)))
 		case "store":
 			fmt.Fprintf(&s, "  %%full = icmp eq i32 %%mask, -1\n  br i1 %%full, label %%all, label %%some\nall:\n%s", scatters(size))
-			s.WriteString(eachLane(moved(size)))
+			s.WriteString(eachLane(moved(size, false)))
 		default:
 			s.WriteString("  br label %some\n")
 			s.WriteString(eachLane(atomically(op)))
@@ -252,38 +252,24 @@ func scatters(size int) string {
 	return s.String()
 }
 
-// loaded is what a load does in a lane.
-func loaded(size int) string {
-	unit, words := min(size, 4), max(1, size/4)
+// moved is what a load or a store does in a lane.
+func moved(size int, load bool) string {
+	unit := min(size, 4)
+	short := ty(uint8(8 * unit))
 	var s strings.Builder
-	for w := range words {
-		fmt.Fprintf(&s, "  %%ls%[1]d = getelementptr i8, ptr %%host, i64 %[2]d\n  %%ly%[1]d = load i%[3]d, ptr %%ls%[1]d\n", w, 4*w, 8*unit)
-		x := fmt.Sprintf("%%ly%d", w)
-		if unit < 4 {
-			fmt.Fprintf(&s, "  %%lx = zext i%d %s to i32\n", 8*unit, x)
-			x = "%lx"
+	for w := range max(1, size/4) {
+		fmt.Fprintf(&s, "  %%lp%[1]d = getelementptr i8, ptr %%host, i64 %[2]d\n  %%ld%[1]d = getelementptr [%[3]d x i32], ptr %%data, i64 %[1]d, i32 %%lane2\n", w, 4*w, Lanes)
+		switch { // a conversion to the same type is not allowed
+		case unit == 4:
+			from, to := pick(load, "lp", "ld"), pick(load, "ld", "lp")
+			fmt.Fprintf(&s, "  %%lx%[1]d = load i32, ptr %%%[2]s%[1]d\n  store i32 %%lx%[1]d, ptr %%%[3]s%[1]d\n", w, from, to)
+		case load:
+			fmt.Fprintf(&s, "  %%lx = load %[1]s, ptr %%lp0\n  %%ly = zext %[1]s %%lx to i32\n  store i32 %%ly, ptr %%ld0\n", short)
+		default:
+			fmt.Fprintf(&s, "  %%lx = load i32, ptr %%ld0\n  %%ly = trunc i32 %%lx to %[1]s\n  store %[1]s %%ly, ptr %%lp0\n", short)
 		}
-		fmt.Fprintf(&s, "  %%ld%[1]d = getelementptr [%[2]d x i32], ptr %%data, i64 %[1]d, i32 %%lane2\n  store i32 %[3]s, ptr %%ld%[1]d\n", w, Lanes, x)
 	}
 	return s.String()
-}
-
-// moved is what a store does in a lane.
-func moved(size int) string {
-	unit, words := min(size, 4), max(1, size/4)
-	var move strings.Builder
-	for w := range words {
-		fmt.Fprintf(&move, `  %%p%[1]d = getelementptr i8, ptr %%host, i64 %[2]d
-  %%d%[1]d = getelementptr [%[3]d x i32], ptr %%data, i64 %[1]d, i32 %%lane2
-  %%x%[1]d = load i32, ptr %%d%[1]d
-  %%y%[1]d = trunc i32 %%x%[1]d to %[4]s
-  store %[4]s %%y%[1]d, ptr %%p%[1]d
-`, w, 4*w, Lanes, ty(uint8(8*unit)))
-	}
-	if unit == 4 { // a conversion to the same type is not allowed
-		return strings.NewReplacer("trunc i32", "add i32", " to i32\n", ", 0\n").Replace(move.String())
-	}
-	return move.String()
 }
 
 // atomically is what an atomic operation does in a lane.
